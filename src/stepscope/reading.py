@@ -1,4 +1,4 @@
-"""Reading runs back: `open_store` and the objects it gives."""
+"""Reads recorded runs: `open_store` and the objects it returns."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 PARAMS = "params"
-"""The kind of event, and its field, in which hyper-parameters are recorded."""
+"""The kind of the events that hold hyper-parameters, and the name of their field."""
 
 
 def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
-    """Opens a store folder for reading, and takes in what no agent has taken in yet.
+    """Opens a store folder for reading; first reads journals into it that no agent has read yet.
 
     Without a path: `STEPSCOPE_DIR`, else `.stepscope` in the working directory.
     """
@@ -47,29 +47,29 @@ def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
 
 
 def default_folder() -> Path:
-    """The store folder when none is named."""
+    """The store folder to use when none is given."""
     return Path(settings_for().directory or ".stepscope")
 
 
 def merged_params(events: Iterable[Event], segments: Sequence[SegmentInfo]) -> dict[str, Any]:
-    """The hyper-parameters that events of the kind `params` tell, by segments in their order.
+    """Merges the hyper-parameters of events of the kind `params`; later segments override earlier ones.
 
-    Where ranks of a segment differ, as by a seed of their own, the lowest rank speaks for all.
+    Where ranks of a segment differ, for example in their seed, the values of the lowest rank are used.
     """
     order = {part.id: place for place, part in enumerate(segments)}
     merged: dict[str, Any] = {}
-    for event in sorted(events, key=lambda one: (order.get(one.segment, -1), -(one.rank or 0))):
-        given = event.fields.get(PARAMS)
-        if isinstance(given, dict):
-            _merge_into(merged, given)
+    for event in sorted(events, key=lambda event: (order.get(event.segment, -1), -(event.rank or 0))):
+        params = event.fields.get(PARAMS)
+        if isinstance(params, dict):
+            _merge_into(merged, params)
     return merged
 
 
-def _merge_into(merged: dict[str, Any], given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        known = merged.get(name)
-        if isinstance(known, dict) and isinstance(value, dict):
-            _merge_into(known, value)
+def _merge_into(merged: dict[str, Any], params: dict[str, Any]) -> None:
+    for name, value in params.items():
+        previous = merged.get(name)
+        if isinstance(previous, dict) and isinstance(value, dict):
+            _merge_into(previous, value)
         else:
             merged[name] = value
 
@@ -87,30 +87,30 @@ class Runs:
 
     def run(self, name_or_id: str) -> Run:
         """A run by its id, or by its name where only one project has it."""
-        every = self.runs()
-        found = [run for run in every if run.id == name_or_id]
-        found = found or [run for run in every if run.name == name_or_id]
-        # A monitor in a command has given the run of its launcher another name; the id is the first one's.
-        found = found or [run for run in every if run.id == run_id(run.project, name_or_id)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(run.id for run in found)
-            raise NotFound(f"{len(found)} runs are named {name_or_id!r}. Use one of the ids: {ids}")
-        names = ", ".join(run.name for run in every[-5:]) or "none at all"
+        runs = self.runs()
+        matching = [run for run in runs if run.id == name_or_id]
+        matching = matching or [run for run in runs if run.name == name_or_id]
+        # A monitor may have renamed the run of its launcher; the id still has the first name.
+        matching = matching or [run for run in runs if run.id == run_id(run.project, name_or_id)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            ids = ", ".join(run.id for run in matching)
+            raise NotFound(f"{len(matching)} runs are named {name_or_id!r}. Use one of the ids: {ids}")
+        names = ", ".join(run.name for run in runs[-5:]) or "none"
         raise NotFound(f"There is no run {name_or_id!r} in {self.folder}; the newest are: {names}")
 
     def set_aside(self) -> list[SetAside]:
-        """The journals that cannot be read or stored for now; runs may lack what they hold."""
+        """The journals that cannot be read or stored at present; their data may be missing from runs."""
         return self._reader.set_aside()
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Closes the store."""
         self._reader.close()
 
 
 class Run:
-    """One run: its facts are of the moment it was asked for, its data are read when asked for."""
+    """One run. Its status and segments are read once; its series and events at each call."""
 
     def __init__(self, info: RunInfo, reader: Reader) -> None:
         self.info = info
@@ -142,7 +142,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it has that status; empty when there is nothing to add."""
+        """Why it has that status; may be empty."""
         return self.info.reason
 
     @property
@@ -151,19 +151,19 @@ class Run:
         return self.info.segments
 
     def keys(self, *, limit: int | None = None, after: str | None = None) -> list[SeriesInfo]:
-        """What was logged, in alphabetical order, a page at a time where a limit is given."""
+        """The logged keys, in alphabetical order; with a limit, one page of them."""
         return self._reader.keys(self.id, limit=limit, after=after)
 
     def machine_keys(self) -> list[SeriesInfo]:
-        """What was read from the machine and its GPUs while it ran, in alphabetical order."""
+        """The keys sampled from the machine and its GPUs while it ran, in alphabetical order."""
         return self._reader.keys(self.id, "seconds")
 
     def sources(self) -> dict[Source, list[str]]:
-        """Where its series come from (segment, rank, host, device), and the keys of each."""
+        """The sources of its series (segment, rank, host, device), and the keys of each."""
         return self._reader.sources(self.id)
 
     def summaries(self, keys: Collection[str] | None = None) -> list[SeriesSummary]:
-        """Every series, or those of some keys, in a few numbers each; costs little however long they are."""
+        """A few numbers about every series, or those of some keys; cheap even for long series."""
         return self._reader.summaries(self.id, keys)
 
     def series(
@@ -175,17 +175,17 @@ class Run:
         device: str | None = None,
         axis: Axis | None = None,
     ) -> Points:
-        """Every point of a key, bit for bit: NumPy `steps`, `times`, `values`.
+        """All points of a key, exactly as recorded: NumPy `steps`, `times`, `values`.
 
-        The steps of what was read from the machine are those in progress at the time. Where a key was both
-        logged and read, it is what was logged, unless `axis="seconds"` asks for the other.
+        The steps of a machine series are those in progress at the time of each sample. Where a key was both
+        logged and sampled, the logged series is returned, unless `axis="seconds"` asks for the other.
         """
         axis = axis or self._reader.axis(self.id, key)
         if axis is None:
-            names = ", ".join(known.key for known in self.keys(limit=10)) or "none at all"
+            names = ", ".join(info.key for info in self.keys(limit=10)) or "none"
             raise NotFound(f"Run {self.name!r} has no series {key!r}; it has: {names}")
         points = self._reader.points(Selection(self.id, key, segment, rank, host, device, axis))
-        return points if axis == "step" else self._joined(points)
+        return points if axis == "step" else self._with_steps(points)
 
     def buckets(  # noqa: PLR0913 - the labels of a series
         self,
@@ -200,9 +200,9 @@ class Run:
         device: str | None = None,
         axis: Axis | None = None,
     ) -> Buckets:
-        """A key in at most `n` buckets, for a chart; `low` and `high` bound the steps.
+        """A key in at most `n` buckets, for a chart; `low` and `high` limit the steps.
 
-        What was read from the machine comes in buckets of seconds, unless `axis="step"` asks for steps.
+        Machine series are bucketed by seconds, unless `axis="step"` asks for steps.
         """
         own = self._reader.axis(self.id, key) or "step"
         if axis == "step" and own == "seconds":
@@ -211,7 +211,7 @@ class Run:
         selection = Selection(self.id, key, segment, rank, host, device, own)
         return self._reader.buckets(selection, n, low, high)
 
-    def _joined(self, points: Points) -> Points:
+    def _with_steps(self, points: Points) -> Points:
         steps = np.zeros(len(points), np.int64)
         begins = [part.started_ns for part in self.segments]
         owners = np.searchsorted(begins, points.times_ns, side="right") - 1
@@ -227,16 +227,16 @@ class Run:
         return self._timelines[segment]
 
     def events(self, kind: str | Collection[str] | None = None) -> list[Event]:
-        """What happened, of one kind, of several or of all, oldest first."""
+        """Its events, of one kind, of several or of all, oldest first."""
         return self._reader.events(self.id, kind)
 
     @property
     def params(self) -> dict[str, Any]:
-        """Its hyper-parameters, nested as they were given; a later value of a name is the one that holds."""
+        """Its hyper-parameters, nested as they were given; a later value replaces an earlier one."""
         return merged_params(self.own_events(PARAMS), self.segments)
 
     def own_events(self, kind: str | Collection[str] | None = None) -> list[Event]:
-        """What stepscope itself has noticed, and no event of the same kind that the training recorded."""
+        """Events that stepscope itself recorded, without those of the training."""
         return [event for event in self.events(kind) if not event.by_user]
 
     @functools.cached_property
@@ -244,13 +244,13 @@ class Run:
         """The run of `stepscope run` that started this one, where the script gave its run another name."""
         own = {part.id for part in self.segments}
         for info in self._reader.runs():
-            started = [one for part in info.segments if part.id in own for one in part.processes]
-            if info.id != self.id and any(one.role == "launcher" for one in started):
+            processes = [process for part in info.segments if part.id in own for process in part.processes]
+            if info.id != self.id and any(process.role == "launcher" for process in processes):
                 return Run(info, self._reader)
         return None
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
-        """Arrays logged under a key, with their steps."""
+        """Arrays logged for a key, with their steps."""
         return self._reader.arrays(self.id, key)
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -258,7 +258,7 @@ class Run:
         return self._reader.alerts(self.id)
 
     def notices(self) -> list[dict[str, Any]]:
-        """What people were told of its alerts, by which channel, and whether it arrived; oldest first."""
+        """Notices about its alerts, by which channel, and whether they arrived; oldest first."""
         return self._reader.notices(self.id)
 
     def findings(self) -> list[dict[str, Any]]:
@@ -266,28 +266,28 @@ class Run:
         return self._reader.findings(self.id)
 
     def diagnose(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> Diagnosis:
-        """Looks at its newest steps now: how it fares, and why.
+        """Analyses its newest steps now: how the run is doing, and why.
 
-        `options` of detectors by their ids; without them, those that the run was recorded with.
+        `options` are those of detectors, by their ids; by default, those the run was recorded with.
         """
-        from stepscope.analysis.diagnose import diagnose  # lazy: most readers never ask
+        from stepscope.analysis.diagnose import diagnose  # lazy: most readers do not need it
 
         if options is not None:
             return diagnose(self._reader, self.id, options)
-        own = detector_options(one for part in self.segments for one in part.processes)
+        recorded = detector_options(process for part in self.segments for process in part.processes)
         try:
-            return diagnose(self._reader, self.id, own)
-        except ConfigError:  # recorded by a version with other options; the agent's log says so
+            return diagnose(self._reader, self.id, recorded)
+        except ConfigError:  # recorded by a version with other options; the agent has logged it
             return diagnose(self._reader, self.id, {})
 
     def to_pandas(self, keys: list[str] | None = None, rank: int | None = None) -> Any:
-        """A data frame with a row for each step and a column for each key; the last value of a step."""
+        """A data frame with a row for each step and a column for each key, with the last value of a step."""
         try:
             import pandas as pd
         except ImportError as error:
             raise MissingExtra("pandas", needed_for="A data frame") from error
         columns = {}
-        for key in keys if keys is not None else [known.key for known in self.keys()]:
+        for key in keys if keys is not None else [info.key for info in self.keys()]:
             points = self.series(key, rank)
             column = pd.Series(points.values, index=points.steps)
             columns[key] = column[~column.index.duplicated(keep="last")]

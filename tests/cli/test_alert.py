@@ -50,7 +50,7 @@ def test_history_as_json_has_who_was_told(capsys) -> None:
 @pytest.mark.usefixtures("store")
 def test_nothing_fires_after_a_run_has_ended(capsys) -> None:
     assert main(["alert", "list"]) == 0
-    assert "No alert fires." in capsys.readouterr().err
+    assert "No alerts are firing." in capsys.readouterr().err
 
 
 def test_rules_that_hold_here_are_listed_with_their_conditions(capsys) -> None:
@@ -97,7 +97,7 @@ def test_a_silence_is_made_listed_and_ended(store: Path, capsys) -> None:
 def test_a_silence_of_a_rule_or_a_run_that_there_is_not_is_doubted(store: Path, capsys) -> None:
     assert main(["alert", "silence", "nonfinite_los", "--run", "nope*"]) == 0
     err = capsys.readouterr().err
-    assert "nobody is told of nonfinite_los in runs that match nope* until " in err
+    assert "nonfinite_los in runs that match nope* is muted until " in err
     assert "There is no rule 'nonfinite_los'; did you mean 'nonfinite_loss'?" in err
     assert "There is no run 'nope*' yet; there are: diverged." in err
     assert main(["alert", "silence", "gpu_*", "--run", "div*"]) == 0
@@ -169,7 +169,7 @@ def test_a_rule_file_is_checked_and_the_place_of_a_mistake_shown(tmp_path: Path,
     good.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) > 1.5 * baseline'}]}\n")
     bad.write_text("alerts: {rules: [{name: slow, when: 'p50(step_seconds, 2m) >> 1'}]}\n")
     assert main(["alert", "check", str(good)]) == 0
-    assert "fine, 1 rule of its own" in capsys.readouterr().out
+    assert "no problems, 1 rule of its own" in capsys.readouterr().out
     assert main(["alert", "check", str(bad)]) == 1
     said = capsys.readouterr().err
     assert "slow" in said

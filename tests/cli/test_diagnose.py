@@ -39,7 +39,7 @@ def printed(capsys, *arguments):
 def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys):
     page = printed(capsys, "lost")
     assert page.splitlines()[:2] == ["lost  finished", "  Loss became NaN at step 200."]
-    assert "1. Loss or gradients are not finite  critical, 99% sure  num.nonfinite" in page
+    assert "1. Loss or gradients are not finite  critical, confidence 99%  num.nonfinite" in page
     assert "- last finite value  1.04  (at step 199)" in page
     assert "       if not torch.isfinite(loss):" in page
     assert "Needs phase/data_seconds or device/data_seconds, which is not recorded." in page
@@ -78,7 +78,7 @@ def test_what_was_found_earlier_and_is_over_is_told_apart(capsys, tmp_path):
         for step, loss in enumerate(losses[500:].tolist(), 500):
             monitor.log_training_step(loss=loss, step=step)
     page = printed(capsys, "long", "--store", str(folder))
-    assert "found earlier, and not in the newest steps" in page
+    assert "earlier findings, not in the newest steps" in page
     told = json.loads(printed(capsys, "long", "--store", str(folder), "--json"))
     assert [(one["key"], one["open"]) for one in told["earlier"]] == [("num.nonfinite", False)]
     assert told["findings"] == []

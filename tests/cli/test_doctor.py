@@ -80,8 +80,8 @@ def test_journals_nobody_read_are_noted_until_somebody_does(tmp_path):
     assert noted.outcome == "note"
     assert noted.remedy.endswith("stepscope runs")
     assert main(["runs", "--store", str(folder)]) == 0
-    assert check_unread(folder).found == "nothing waits"
-    assert check_folder(folder).found.endswith("is there and takes files")
+    assert check_unread(folder).found == "no unread journals"
+    assert check_folder(folder).found.endswith("exists and is writable")
     assert "version" in check_sqlite(folder).found
 
 
@@ -127,7 +127,7 @@ class Blind(Scripted):
 @pytest.mark.parametrize(
     ("sampler", "outcome", "found"),
     [
-        (Scripted, "ok", "2 × H200, 1 figure; not here: fan_ratio"),
+        (Scripted, "ok", "2 × H200, 1 figure; missing: fan_ratio"),
         (Blind, "note", "No NVIDIA driver is installed here."),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_sampler_that_is_off_or_wrongly_set_says_so(monkeypatch):
     wrong = {"cpu": SamplerSettings(options={"colour": 1}), "disk": SamplerSettings(enabled=False)}
     found = {check.name: check.found for check in machine_checks.check_samplers(Settings(samplers=wrong))}
     assert found["cpu"].startswith("samplers.cpu has no option 'colour'")
-    assert found["disk"] == "switched off by samplers.disk.enabled"
+    assert found["disk"] == "disabled by samplers.disk.enabled"
 
 
 def test_extras_are_told_apart_by_what_is_installed():

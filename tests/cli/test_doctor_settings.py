@@ -46,7 +46,7 @@ def loaded(text: str, folder: Path):
 
 def test_what_cannot_be_read_here_is_switched_off_with_the_reason(tmp_path: Path) -> None:
     text = written(tmp_path, gpu=[Notice("driver", "No NVIDIA driver is installed here.")])
-    assert "# No NVIDIA driver is installed here. Remove this when that has changed." in text
+    assert "# No NVIDIA driver is installed here. Remove this entry when that changes." in text
     settings = loaded(text, tmp_path)
     assert settings.samplers.keys() == {"gpu"}
     assert not settings.sampler("gpu").enabled
@@ -93,7 +93,7 @@ def test_doctor_writes_a_file_that_is_fine_and_never_over_another(tmp_path: Path
     assert main(["doctor", "--write-settings"]) == 0
     assert "Wrote stepscope.yaml." in capsys.readouterr().err
     assert main(["config", "validate", "stepscope.yaml"]) == 0
-    assert capsys.readouterr() == ("stepscope.yaml: fine\n", "")
+    assert capsys.readouterr() == ("stepscope.yaml: no problems\n", "")
     Path("stepscope.yaml").write_text("run: mine\n")
     assert main(["doctor", "--write-settings"]) == 1
     assert "stepscope.yaml exists; pass --force to replace it." in capsys.readouterr().err

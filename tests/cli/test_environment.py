@@ -82,7 +82,7 @@ def test_a_command_runs_unrecorded_when_switched_off(tmp_path: Path, folder: Pat
     )
     assert (done.returncode, done.stdout) == (5, "trained\n")
     assert done.stderr == (
-        "stepscope: Nothing is recorded: STEPSCOPE_DISABLED is set. The command runs all the same.\n"
+        "stepscope: Nothing is recorded: STEPSCOPE_DISABLED is set. The command runs anyway.\n"
     )
     assert list(tmp_path.iterdir()) == [script]
 

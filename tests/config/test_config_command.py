@@ -42,7 +42,7 @@ def test_show_as_json_is_one_object(capsys):
 def test_validate_says_that_a_file_is_fine(capsys):
     Path("a.yaml").write_text("run: r\n")
     assert main(["config", "validate", "a.yaml"]) == 0
-    assert capsys.readouterr().out == "a.yaml: fine\n"
+    assert capsys.readouterr().out == "a.yaml: no problems\n"
 
 
 def test_validate_names_every_mistake_and_fails(capsys):

@@ -74,7 +74,7 @@ def validated(capsys, content: str) -> list[str]:
         ),
         (
             "alerts:\n  rules:\n    - {name: a, when: x > 1}\n    - {name: a, when: x > 2}\n",
-            "a.yaml:4: alerts.rules[1].name is 'a', which another rule has; names must be unique.",
+            "a.yaml:4: alerts.rules[1].name is 'a', the name of another rule; names must be unique.",
         ),
         (
             "alerts:\n  rules:\n    - name: a\n      when: x > 1\n      channels: [consol]\n",

@@ -133,7 +133,7 @@ def test_ctrl_c_reaches_the_program_and_its_answer_is_ours(tmp_path: Path) -> No
         ([], 2, "Name a command to profile"),
         (["--", "sh", "-c", "true"], 2, "sh is not a Python interpreter; expected: python train.py"),
         (["--", "python3.999", "train.py"], 127, "There is no command 'python3.999'"),
-        (["--output", "train.py/x", "--", sys.executable, "train.py"], 1, "cannot be made"),
+        (["--output", "train.py/x", "--", sys.executable, "train.py"], 1, "cannot be created"),
         (["--for", "0", "--", "python", "x.py"], 2, "a window of 0 seconds shows nothing"),
         (["--after", "soon", "--", "python", "x.py"], 2, "'soon' is not a number of seconds"),
         (["--top", "0", "--", "python", "x.py"], 2, "'0' is not a whole number"),

@@ -51,7 +51,7 @@ def test_a_file_without_a_token_is_refused(tmp_path, text: str) -> None:
     path = tmp_path / "token"
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="has no valid token"):
         tokens.token_of(path)
 
 

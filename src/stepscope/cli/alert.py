@@ -20,7 +20,7 @@ from stepscope.alerts.silences import Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
 from stepscope.cli.checks.settings_check import alert_problems
-from stepscope.cli.find import add_limit_argument, add_store_argument, near
+from stepscope.cli.find import add_limit_argument, add_store_argument, suggestion
 from stepscope.cli.main import FAILED, FINE
 from stepscope.cli.output import text
 from stepscope.cli.output.table import Column, table
@@ -42,32 +42,32 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-USUAL_HISTORY = 50
-NEWEST = 20
-"""So many runs are asked what they have logged."""
+DEFAULT_HISTORY = 50
+MAX_RUNS = 20
+"""Newest runs whose logged keys count as known."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares list, rules, history, test, silence, unsilence, ack and check."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    listing = actions.add_parser("list", help="Alerts that fire now, silences, and the rules that hold here.")
+    listing = actions.add_parser("list", help="Alerts that fire now, silences, and the rules in force.")
     listing.add_argument("--rules", action="store_true", help="list the rules instead")
     _add_reading(listing, _list)
 
-    rules = actions.add_parser("rules", help="All rules, where each comes from, and whether it is judged.")
+    rules = actions.add_parser("rules", help="All rules, where each comes from, and whether it is on.")
     _add_reading(rules, _list_rules)
 
-    history = actions.add_parser("history", help="Alerts of the past, and who was told of them.")
+    history = actions.add_parser("history", help="Past alerts, and notices that were not delivered.")
     history.add_argument("run", nargs="?", metavar="RUN", help="name or id of a run (default: all)")
-    add_limit_argument(history, f"show the newest N (default: {USUAL_HISTORY})")
+    add_limit_argument(history, f"show the newest N (default: {DEFAULT_HISTORY})")
     _add_reading(history, _history)
 
-    test = actions.add_parser("test", help="Send a test notice by a channel of the settings, now.")
+    test = actions.add_parser("test", help="Send a test notice by a channel of the settings.")
     test.add_argument("channel", metavar="CHANNEL", help="name of the channel in the settings")
     test.set_defaults(act=_test)
 
-    silence = actions.add_parser("silence", help="Have nobody told of a rule for a while.")
+    silence = actions.add_parser("silence", help="Mute a rule for a while.")
     silence.add_argument("rule", metavar="RULE", help="name of a rule, or a pattern such as 'gpu_*'")
     silence.add_argument("--run", default="*", metavar="RUN", help="name, id or pattern (default: all runs)")
     silence.add_argument("--for", dest="seconds", type=_duration, default=3600.0, metavar="TIME", help="1h")
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_argument(end)
     end.set_defaults(act=_unsilence)
 
-    acknowledge = actions.add_parser("ack", help="Say that you look after an alert: no more reminders.")
+    acknowledge = actions.add_parser("ack", help="Acknowledge an alert: no more reminders.")
     acknowledge.add_argument("alert", type=int, metavar="NUMBER", help="number of the alert")
     add_store_argument(acknowledge)
     acknowledge.set_defaults(act=_acknowledge)
@@ -106,24 +106,24 @@ def _list(options: argparse.Namespace) -> int:
     if options.rules:
         return _list_rules(options)
     store = open_store(options.store)
-    firing = [one for one in _alerts(store.runs()) if one["resolved_ns"] is None]
+    firing = [alert for alert in _alerts(store.runs()) if alert["resolved_ns"] is None]
     unrecorded = _unrecorded(store.runs())
     now_ns = time.time_ns()
-    silences = [one for one in Silences(store.folder).read().silences if one.until_ns > now_ns]
+    silences = [silence for silence in Silences(store.folder).read().silences if silence.until_ns > now_ns]
     if options.json:
-        told = {"alerts": firing, "silences": [vars(one) for one in silences], "unrecorded": unrecorded}
-        text.emit([text.to_json(told)])
+        document = {"alerts": firing, "silences": list(map(vars, silences)), "unrecorded": unrecorded}
+        text.emit([text.to_json(document)])
         return FINE
     if not firing:
-        text.say("No alert fires.")
-    for one in unrecorded:
-        text.say(text.safe(f"{one['run']}: {one['text']}"))
-    text.emit([*_lines(firing), *(_silence_line(one) for one in silences)])
+        text.say("No alerts are firing.")
+    for notice in unrecorded:
+        text.say(text.safe(f"{notice['run']}: {notice['text']}"))
+    text.emit([*_lines(firing), *map(_silence_line, silences)])
     return FINE
 
 
 def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """The rules of live runs that look at what is not recorded."""
+    """The rules of live runs that use keys which are not recorded."""
     return [
         {"run": run.name, "run_id": run.id, "rule": event.fields[RULE_FIELD], "text": event.fields["text"]}
         for run in runs
@@ -134,51 +134,55 @@ def _unrecorded(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 
 def _list_rules(options: argparse.Namespace) -> int:
-    made = PageRules(_folder(options)).read()
+    page_rules = PageRules(_folder(options)).read()
     settings = settings_for().alerts
-    rules = list_rules(settings, made, _of_live_runs(options, settings))
-    if made.trouble:
-        text.say(text.safe(made.trouble))
-    for name, why in made.problems.items():
-        text.say(text.safe(f"The rule {name!r} of the page is left out: {why.partition(chr(10))[0]}"))
+    rules = list_rules(settings, page_rules, _rules_of_live_runs(options, settings))
+    if page_rules.trouble:
+        text.say(text.safe(page_rules.trouble))
+    for name, why in page_rules.problems.items():
+        text.say(text.safe(f"The rule {name!r} of the page is ignored: {why.partition(chr(10))[0]}"))
     if options.json:
         described = [
             {
-                "name": one.rule.name,
-                "severity": one.rule.severity,
-                "when": str(one.rule.condition),
-                "advice": one.rule.advice,
-                "origin": one.origin,
-                "enabled": one.rule.enabled,
-                "run": one.run,
-                "project": one.project,
-                **written_times(one.rule),
+                "name": listed.rule.name,
+                "severity": listed.rule.severity,
+                "when": str(listed.rule.condition),
+                "advice": listed.rule.advice,
+                "origin": listed.origin,
+                "enabled": listed.rule.enabled,
+                "run": listed.run,
+                "project": listed.project,
+                **written_times(listed.rule),
             }
-            for one in rules
+            for listed in rules
         ]
         text.emit([text.to_json(described)])
         return FINE
     columns = [Column("RULE"), Column("FROM"), Column("SEVERITY"), Column("WHEN", elastic=True)]
     cells = [
         [
-            text.safe(one.rule.name),
-            one.origin,
-            one.rule.severity if one.rule.enabled else "off",
-            text.safe(_judged_by(one)),
+            text.safe(listed.rule.name),
+            listed.origin,
+            listed.rule.severity if listed.rule.enabled else "off",
+            text.safe(_condition_text(listed)),
         ]
-        for one in rules
+        for listed in rules
     ]
     text.emit(table(columns, cells, text.screen_width()))
     return FINE
 
 
-def _judged_by(one: ListedRule) -> str:
-    condition = "judged by the training itself" if one.rule.condition is None else str(one.rule.condition)
-    scope = [f"in {one.run}" if one.run else "", f"in project {one.project}" if one.project else ""]
-    return " ".join([condition, *filter(None, scope)])
+def _condition_text(listed: ListedRule) -> str:
+    condition = listed.rule.condition
+    text_of_condition = "evaluated by the training itself" if condition is None else str(condition)
+    scope = [
+        f"in {listed.run}" if listed.run else "",
+        f"in project {listed.project}" if listed.project else "",
+    ]
+    return " ".join([text_of_condition, *filter(None, scope)])
 
 
-def _of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedRule]:
+def _rules_of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedRule]:
     try:
         return rules_of_live_runs(open_store(options.store).runs(), settings)
     except NotFound:
@@ -188,27 +192,31 @@ def _of_live_runs(options: argparse.Namespace, settings: Alerts) -> list[ListedR
 def _history(options: argparse.Namespace) -> int:
     store = open_store(options.store)
     runs = store.runs() if options.run is None else [store.run(options.run)]
-    every = _alerts(runs)
-    found = every[max(len(every) - (USUAL_HISTORY if options.limit is None else options.limit), 0) :]
-    notices = [one for run in runs for one in run.notices()]
+    alerts = _alerts(runs)
+    shown = alerts[max(len(alerts) - (DEFAULT_HISTORY if options.limit is None else options.limit), 0) :]
+    notices = [notice for run in runs for notice in run.notices()]
     if options.json:
-        text.emit([text.to_json({"alerts": found, "notices": notices})])
+        text.emit([text.to_json({"alerts": shown, "notices": notices})])
         return FINE
-    if not every:
+    if not alerts:
         text.say("No alert has fired.")
-    # Of alerts that are not shown, nothing else is either.
-    of_shown = [one for one in notices if found and one["at_ns"] >= found[0]["fired_ns"]]
-    text.emit([*_lines(found), *(_trouble_line(one) for one in of_shown if one["sent_ns"] is None)])
+    # Notices of alerts that are not shown are not shown either.
+    undelivered = [
+        notice
+        for notice in notices
+        if shown and notice["at_ns"] >= shown[0]["fired_ns"] and notice["sent_ns"] is None
+    ]
+    text.emit([*_lines(shown), *map(_undelivered_line, undelivered)])
     return FINE
 
 
 def _alerts(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    found = [{"run": run.name, "run_id": run.id, **alert} for run in runs for alert in run.alerts()]
-    return sorted(found, key=lambda one: one["fired_ns"])
+    alerts = [{"run": run.name, "run_id": run.id, **alert} for run in runs for alert in run.alerts()]
+    return sorted(alerts, key=lambda alert: alert["fired_ns"])
 
 
 def _lines(alerts: list[dict[str, Any]]) -> list[str]:
-    """A line of figures for each, and under it what was told."""
+    """A table row for each alert, with its message below."""
     if not alerts:
         return []
     columns = [
@@ -220,7 +228,7 @@ def _lines(alerts: list[dict[str, Any]]) -> list[str]:
         Column("RUN", elastic=True),
     ]
     width = text.screen_width()
-    heading, *rows = table(columns, [_cells(one) for one in alerts], width)
+    heading, *rows = table(columns, [_cells(alert) for alert in alerts], width)
     lines = [heading]
     for row, alert in zip(rows, alerts, strict=True):
         lines += [row, *(f"    {line}" for line in textwrap.wrap(text.safe(alert["message"]), width - 4))]
@@ -240,16 +248,17 @@ def _cells(alert: dict[str, Any]) -> list[str]:
     ]
 
 
-def _silence_line(one: Silence) -> str:
-    until = text.moment(one.until_ns / 1e9)
-    return text.safe(f"silence {one.id}: {one.rule} in {one.run} until {until} {one.reason}").rstrip()
+def _silence_line(silence: Silence) -> str:
+    until = text.moment(silence.until_ns / 1e9)
+    line = f"silence {silence.id}: {silence.rule} in {silence.run} until {until} {silence.reason}"
+    return text.safe(line).rstrip()
 
 
-def _trouble_line(notice: dict[str, Any]) -> str:
+def _undelivered_line(notice: dict[str, Any]) -> str:
     state = "given up" if notice["given_up_ns"] else f"not delivered yet, {notice['attempts']} attempts"
     rules = ", ".join(dict.fromkeys(alert["rule"] for alert in notice["alerts"]))
-    said = f"{text.moment(notice['at_ns'] / 1e9)} {rules} ({notice['kind']}) of {notice['run']}"
-    return text.safe(f"{said} by {notice['channel']}: {state}: {notice['trouble'] or 'not tried yet'}")
+    subject = f"{text.moment(notice['at_ns'] / 1e9)} {rules} ({notice['kind']}) of {notice['run']}"
+    return text.safe(f"{subject} by {notice['channel']}: {state}: {notice['trouble'] or 'not tried yet'}")
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -258,12 +267,12 @@ def _test(options: argparse.Namespace) -> int:
     if options.channel not in names:
         raise NotFound(
             f"The settings have no channel {options.channel!r} under alerts.channels; "
-            f"{near(options.channel, names)}"
+            f"{suggestion(options.channel, names)}"
         )
     channel = make_channel(options.channel, alerts.channels.get(options.channel, {}))
     now_ns = time.time_ns()
-    told = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
-    notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (told,))
+    detail = AlertDetail("test", "info", "This is a test of stepscope: nothing is wrong.", now_ns)
+    notice = Notice(f"test-{now_ns}", "test", "test", "test", "", "", now_ns, (detail,))
     channel.send(notice)
     text.say(f"Sent to {channel.target}.")
     return FINE
@@ -273,35 +282,33 @@ def _silence(options: argparse.Namespace) -> int:
     now_ns = time.time_ns()
     until_ns = now_ns + int(options.seconds * 1e9)
     silences = Silences(_folder(options))
-    made = silences.silence(
+    silence = silences.silence(
         options.rule, options.run, now_ns=now_ns, until_ns=until_ns, reason=options.reason
     )
-    where = "" if made.run == "*" else f" in runs that match {made.run}"
+    where = "" if silence.run == "*" else f" in runs that match {silence.run}"
     until = text.moment(until_ns / 1e9)
-    text.say(text.safe(f"Silence {made.id}: nobody is told of {made.rule}{where} until {until}."))
+    text.say(text.safe(f"Silence {silence.id}: {silence.rule}{where} is muted until {until}."))
     for doubt in _silence_doubts(options):
-        text.say(
-            text.safe(
-                f"{doubt} The silence holds all the same; end it with: stepscope alert unsilence {made.id}"
-            )
-        )
+        hint = f"The silence is active anyway; end it with: stepscope alert unsilence {silence.id}"
+        text.say(text.safe(f"{doubt} {hint}"))
     return FINE
 
 
 def _silence_doubts(options: argparse.Namespace) -> Iterator[str]:
-    """A sentence where no rule, or no run, is of the name that was given: it may be mistyped."""
+    """A warning for each name that matches no rule or no run: it may be mistyped."""
     settings = settings_for().alerts
     try:
         runs = open_store(options.store).runs()
     except NotFound:
         runs = []
-    listed = list_rules(settings, PageRules(_folder(options)).read(), _of_live_runs(options, settings))
-    rules = {one.rule.name for one in listed} | {one["rule"] for one in _alerts(runs)}
+    page_rules = PageRules(_folder(options)).read()
+    current_rules = list_rules(settings, page_rules, _rules_of_live_runs(options, settings))
+    rules = {listed.rule.name for listed in current_rules} | {alert["rule"] for alert in _alerts(runs)}
     if not any(fnmatchcase(name, options.rule) for name in rules):
-        yield f"There is no rule {options.rule!r}; {near(options.rule, sorted(rules))}"
+        yield f"There is no rule {options.rule!r}; {suggestion(options.rule, sorted(rules))}"
     names = [name for run in reversed(runs) for name in (run.name, run.id)]
     if not any(fnmatchcase(name, options.run) for name in names) and options.run != "*":
-        yield f"There is no run {options.run!r} yet; {near(options.run, names[::2])}"
+        yield f"There is no run {options.run!r} yet; {suggestion(options.run, names[::2])}"
 
 
 def _unsilence(options: argparse.Namespace) -> int:
@@ -312,7 +319,7 @@ def _unsilence(options: argparse.Namespace) -> int:
 
 def _acknowledge(options: argparse.Namespace) -> int:
     store = open_store(options.store)
-    if all(one["id"] != options.alert for one in _alerts(store.runs())):
+    if all(alert["id"] != options.alert for alert in _alerts(store.runs())):
         raise NotFound(f"There is no alert {options.alert}. List them with: stepscope alert history")
     Silences(store.folder).acknowledge(options.alert)
     return FINE
@@ -334,15 +341,15 @@ def _check(options: argparse.Namespace) -> int:
             text.say(f"{rule.name}: {doubt}")
     own = len(alerts.rules) + len(alerts.thresholds)
     own_rules = "1 rule" if own == 1 else f"{own} rules"
-    text.emit([f"{options.file}: fine, {own_rules} of its own and {len(rules) - own} usual ones"])
+    text.emit([f"{options.file}: no problems, {own_rules} of its own and {len(rules) - own} default rules"])
     return FINE
 
 
 def _known_keys(options: argparse.Namespace) -> set[str]:
-    """What samplers can read, and what the newest runs of the store have logged."""
+    """Keys that samplers can read, and keys that the newest runs have logged."""
     known = sampled_keys()
     try:
-        newest = open_store(options.store).runs()[-NEWEST:]
+        newest = open_store(options.store).runs()[-MAX_RUNS:]
     except NotFound:
         return known
     return known.union(info.key for run in newest for info in run.keys())
@@ -352,8 +359,8 @@ def _folder(options: argparse.Namespace) -> Path:
     return Path(options.store) if options.store else default_folder()
 
 
-def _duration(given: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", given.strip())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{given!r} is no time; give one such as 30m, 2h or 1d.")
-    return float(found[1]) * UNITS[found[2]]
+def _duration(argument: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", argument.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{argument!r} is not a duration; give one such as 30m, 2h or 1d.")
+    return float(match[1]) * UNITS[match[2]]

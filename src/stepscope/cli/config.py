@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares show, validate and init."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    show = actions.add_parser("show", help="Print the settings that hold here.")
+    show = actions.add_parser("show", help="Print the settings in force.")
     show.add_argument("file", nargs="?", metavar="FILE", help="YAML file to read")
     show.add_argument("--origin", action="store_true", help="say where each value comes from")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(act=_show)
 
-    validate = actions.add_parser("validate", help="Name all that is wrong in a file and the environment.")
+    validate = actions.add_parser("validate", help="List all problems of a file and the environment.")
     validate.add_argument("file", metavar="FILE", help="YAML file to check")
     validate.set_defaults(act=_validate)
 
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _origin(loaded: Loaded, name: str) -> str:
-    """A secret that was hidden whole has its origin on the keys below."""
+    """Where a value comes from; a hidden section has its origin on the keys below it."""
     below = (origin for key, origin in loaded.origins.items() if key.startswith(f"{name}."))
     return loaded.origins.get(name) or next(below)
 
@@ -77,7 +77,7 @@ def _validate(options: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return FAILED
-    # lazy: what settings look like can be told without the parts that use them
+    # lazy: `show` and `init` work without the packages that use the settings
     from stepscope.cli.checks.settings_check import problems_of
 
     problems += problems_of(loaded)
@@ -85,7 +85,7 @@ def _validate(options: argparse.Namespace) -> int:
         print(line, file=sys.stderr)
     if problems:
         return FAILED
-    print(f"{options.file}: fine")
+    print(f"{options.file}: no problems")
     return FINE
 
 

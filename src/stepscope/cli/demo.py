@@ -30,7 +30,7 @@ STEPS, LIVE_STEPS = 500, 6000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares how long to train, and where to keep it."""
+    """Declares how long to train, and where to record."""
     parser.add_argument(
         "--steps", type=_count, metavar="N", help="steps to train (500; 6000 where the page is opened)"
     )
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Records a run and prints what became of it."""
-    from stepscope.launcher.demo import RULE  # lazy: numpy is no part of a command's help
+    """Records a run and prints a summary."""
+    from stepscope.launcher.demo import RULE  # lazy: `--help` works without numpy
 
     is_live = sys.stdin.isatty() and not options.exit
     options.steps = options.steps or (LIVE_STEPS if is_live else STEPS)
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _work(monitor: TrainingMonitor, options: argparse.Namespace) -> None:
-    from stepscope.launcher import demo, demo_simulated  # lazy: numpy is no part of a command's help
+    from stepscope.launcher import demo, demo_simulated  # lazy: `--help` works without numpy
 
     if options.simulate or options.simulate_steps is not None:
         steps = options.simulate_steps or options.steps
@@ -106,11 +106,11 @@ def _progress(steps: int) -> Callable[[int, float], None]:
     return draw
 
 
-def _summary(one: Run, segment: str) -> Iterator[str]:
-    """What the store has of the run: read back, not remembered."""
-    yield f"status   {one.status}{f', {one.reason}' if one.reason else ''}"
-    keys = [known.key for known in one.keys()]
-    logged = {key: one.series(key, segment=segment).values for key in keys}
+def _summary(run: Run, segment: str) -> Iterator[str]:
+    """The summary of a run, read back from the store."""
+    yield f"status   {run.status}{f', {run.reason}' if run.reason else ''}"
+    keys = [info.key for info in run.keys()]
+    logged = {key: run.series(key, segment=segment).values for key in keys}
     steps = len(logged.get(STEP_SECONDS, ()))
     if steps == 0:
         yield "steps    none"
@@ -118,9 +118,9 @@ def _summary(one: Run, segment: str) -> Iterator[str]:
     total_s = float(logged[STEP_SECONDS].sum())
     loss, accuracy = logged["loss"], logged["accuracy"]
     yield f"steps    {len(loss)} in {duration(total_s)}, {number(steps / total_s)} steps/s"
-    yield f"loss     {number(loss[0])} at first, {number(loss[-1])} at last"
-    yield f"accuracy {number(accuracy[-1])} at last"
-    shares = {part.phase: part.share for part in phases_of(one, SeriesSummaries(one.summaries()))}
+    yield f"loss     {number(loss[0])} at the start, {number(loss[-1])} at the end"
+    yield f"accuracy {number(accuracy[-1])} at the end"
+    shares = {part.phase: part.share for part in phases_of(run, SeriesSummaries(run.summaries()))}
     shares["other"] = max(shares.get("other", 0.0), 1 - sum(shares.values()))
     yield "time     " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 

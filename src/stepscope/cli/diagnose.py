@@ -1,4 +1,4 @@
-"""Says why a run is slow or failing, how that is known, and what to change."""
+"""Explains why a run is slow or failing, with evidence, and what to change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
 
-WIDEST = 100
-"""Longer lines of text are hard to read, however wide the screen is."""
+MAX_WIDTH = 100
+"""Longer lines are hard to read, even on a wide screen."""
 
 _STYLES = {"critical": "problem", "warning": "note", "notice": "running", "ok": "ok"}
 
@@ -31,49 +31,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the diagnosis."""
-    store, one = chosen_run(options)
-    told = diagnosed(one)
-    text.emit([text.to_json(told)] if options.json else _page(one, told))
+    store, chosen = chosen_run(options)
+    report = report_of(chosen)
+    text.emit([text.to_json(report)] if options.json else _page(chosen, report))
     store.close()
     return FINE
 
 
-def diagnosed(one: Run) -> dict[str, Any]:
-    """What the newest steps show now, and what was found earlier and is over, as plain values."""
-    found = one.diagnose()
-    now = [finding.as_dict() for finding in found.findings]
-    kept = {finding["key"]: finding for finding in one.findings() if "key" in finding}
-    for finding in now:
-        before = kept.pop(finding["key"], None)
+def report_of(run: Run) -> dict[str, Any]:
+    """Findings in the newest steps, and earlier findings that are over, as plain values."""
+    diagnosis = run.diagnose()
+    current = [finding.as_dict() for finding in diagnosis.findings]
+    stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
+    for finding in current:
+        before = stored.pop(finding["key"], None)
         if before is not None:
-            # Since when it is known is told by whoever has seen it first.
+            # The stored finding is older: it knows when the problem began.
             finding.update(first_step=before["first_step"], first_time=before["first_time"])
     return {
-        "run": one.id,
-        "name": one.name,
-        "verdict": verdict_for(one, (), figures_of(one), found).as_dict(),
-        "findings": now,
-        "earlier": [{**finding, "open": False} for finding in kept.values()],
-        "considered": [vars(reason) for reason in found.considered],
+        "run": run.id,
+        "name": run.name,
+        "verdict": verdict_for(run, (), figures_of(run), diagnosis).as_dict(),
+        "findings": current,
+        "earlier": [{**finding, "open": False} for finding in stored.values()],
+        "considered": [vars(reason) for reason in diagnosis.considered],
     }
 
 
-def _page(one: Run, told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{text.paint(text.safe(one.name), 'heading')}  {text.paint(one.status, one.status)}"
-    verdict = told["verdict"]
+def _page(run: Run, report: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{text.paint(text.safe(run.name), 'heading')}  {text.paint(run.status, run.status)}"
+    verdict = report["verdict"]
     style = _STYLES.get(verdict["severity"], "faint")
     yield from _wrapped(text.safe(verdict["headline"]), "  ", style)
     if verdict["tries"]:
         yield from _wrapped(f"try: {', '.join(verdict['tries'])}", "  ")
-    for number, finding in enumerate(told["findings"], 1):
+    for number, finding in enumerate(report["findings"], 1):
         yield from _finding(number, finding)
-    if told["earlier"]:
-        yield from _heading("found earlier, and not in the newest steps")
-        for finding in told["earlier"]:
+    if report["earlier"]:
+        yield from _heading("earlier findings, not in the newest steps")
+        for finding in report["earlier"]:
             yield from _wrapped(f"{finding['id']}: {text.safe(finding['headline'])}", "  ")
-    if told["considered"]:
+    if report["considered"]:
         yield from _heading("checks passed, and checks that could not run")
-        for reason in told["considered"]:
+        for reason in report["considered"]:
             yield from _wrapped(f"{reason['id']}: {text.safe(reason['why_not'])}", "  ", "faint")
 
 
@@ -81,28 +81,33 @@ def _finding(number: int, finding: Mapping[str, Any]) -> Iterator[str]:
     severity = str(finding["severity"])
     yield ""
     title = text.paint(f"{number}. {text.safe(finding['title'])}", "heading")
-    sure = f"{finding['confidence']:.0%} sure"
-    yield f"{title}  {text.paint(severity, _STYLES.get(severity, 'faint'))}, {sure}  {finding['id']}"
+    confidence = f"confidence {finding['confidence']:.0%}"
+    yield f"{title}  {text.paint(severity, _STYLES.get(severity, 'faint'))}, {confidence}  {finding['id']}"
     yield from _wrapped(text.safe(finding["headline"]), "   ")
     yield from _wrapped(text.safe(finding["detail"]), "   ")
     yield from _evidence(finding["evidence"])
-    for said in finding["ruled_out"]:
-        yield from _wrapped(f"ruled out: {text.safe(said)}", "   ", "faint")
+    for reason in finding["ruled_out"]:
+        yield from _wrapped(f"ruled out: {text.safe(reason)}", "   ", "faint")
     for remedy in finding["remedies"]:
         yield from _remedy(remedy)
     estimate = finding["estimate"]
     if estimate is not None:
-        worth = f"worth {estimate['likely']:.0%} of {estimate['of']}"
-        yield from _wrapped(f"{worth}, from {estimate['low']:.0%} to {estimate['high']:.0%}", "   ")
+        yield from _wrapped(_gain(estimate), "   ")
     if finding["how"]:
         yield from _wrapped(f"how: {text.safe(finding['how'])}", "   ", "faint")
 
 
+def _gain(estimate: Mapping[str, Any]) -> str:
+    low, likely, high = (f"{estimate[name]:.0%}" for name in ("low", "likely", "high"))
+    span = "" if low == high else f" ({low} to {high})"
+    return f"estimated gain: {likely} of {estimate['of']}{span}"
+
+
 def _evidence(evidence: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    width = max((len(one["label"]) for one in evidence), default=0)
-    for one in evidence:
-        note = f"  ({text.safe(one['note'])})" if one["note"] else ""
-        yield f"   - {text.safe(one['label']):<{width}}  {text.safe(one['value'])}{note}"
+    width = max((len(figure["label"]) for figure in evidence), default=0)
+    for figure in evidence:
+        note = f"  ({text.safe(figure['note'])})" if figure["note"] else ""
+        yield f"   - {text.safe(figure['label']):<{width}}  {text.safe(figure['value'])}{note}"
 
 
 def _remedy(remedy: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +122,7 @@ def _heading(title: str) -> Iterator[str]:
     yield text.paint(title, "heading")
 
 
-def _wrapped(said: str, margin: str, style: str = "") -> Iterator[str]:
-    width = min(text.screen_width(), WIDEST)
-    for line in textwrap.wrap(said, width, initial_indent=margin, subsequent_indent=margin + "  "):
+def _wrapped(sentence: str, margin: str, style: str = "") -> Iterator[str]:
+    width = min(text.screen_width(), MAX_WIDTH)
+    for line in textwrap.wrap(sentence, width, initial_indent=margin, subsequent_indent=margin + "  "):
         yield text.paint(line, style) if style else line

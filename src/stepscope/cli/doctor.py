@@ -1,4 +1,4 @@
-"""Says what will and will not work on this machine, and why."""
+"""Checks what works on this machine and what does not, and why."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from stepscope.cli.checks.store_checks import Check
 
-VALIDATE = "What these ask for is not done. Check with: stepscope config validate FILE"
+VALIDATE = "These settings have no effect. Check with: stepscope config validate FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares how to print, and which store to look at."""
+    """Declares how to print, and which store to check."""
     add_store_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     parser.add_argument(
@@ -93,7 +93,7 @@ def _write_settings(options: argparse.Namespace) -> None:
 
 
 def _settings() -> tuple[Settings, Check]:
-    """The settings that hold; a training ignores a mistake in the environment, any other one stops it."""
+    """The settings in force; training ignores a mistake in the environment, any other mistake stops it."""
     try:
         loaded = load()
     except ConfigError as error:
@@ -102,11 +102,11 @@ def _settings() -> tuple[Settings, Check]:
         settings = loaded.settings
         problems = problems_of(loaded)
         if problems:
-            found = " ".join(str(problem).partition("\n")[0] for problem in problems)
-            return settings, store_checks.Check("settings", "note", found, VALIDATE)
+            first_lines = " ".join(str(problem).partition("\n")[0] for problem in problems)
+            return settings, store_checks.Check("settings", "note", first_lines, VALIDATE)
         if not settings.recorder.enabled:
-            found = f"no mistakes, but nothing is recorded: {why_disabled()}"
-            return settings, store_checks.Check("settings", "note", found)
+            disabled = f"no mistakes, but nothing is recorded: {why_disabled()}"
+            return settings, store_checks.Check("settings", "note", disabled)
         return settings, store_checks.Check("settings", "ok", "no mistakes")
     try:
         ignored = "Training ignores these variables."
@@ -131,6 +131,6 @@ def _lines(done: Sequence[Check]) -> Iterator[str]:
     yield f"{problems} of these stop recording." if problems else "Nothing here stops recording."
 
 
-def _wrapped(words: str, room: int) -> list[str]:
+def _wrapped(sentence: str, room: int) -> list[str]:
     width = max(screen_width() - room - 11, 20)
-    return textwrap.wrap(safe(words), width, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(safe(sentence), width, break_long_words=False, break_on_hyphens=False)

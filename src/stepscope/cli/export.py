@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.find import add_run_arguments, chosen_run, near
+from stepscope.cli.find import add_run_arguments, chosen_run, suggestion
 from stepscope.cli.main import FINE, MISUSED
-from stepscope.cli.output.atomic_file import whole_file, whole_files
+from stepscope.cli.output.atomic_file import atomic_file, atomic_files
 from stepscope.cli.output.text import safe, say
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.exporters.csv_file import CsvFile
@@ -45,7 +45,7 @@ STDOUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares which run, in which form, and where to."""
+    """Declares which run to write, in which format, and where."""
     add_run_arguments(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: by the output's ending, else csv")
     parser.add_argument(
@@ -62,25 +62,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the run and says on standard error what was written."""
+    """Writes the run, and a summary to standard error."""
     try:
         format_name = _format(options)
     except ValueError as error:
         say(str(error))
         return MISUSED
-    store, one = chosen_run(options)
-    keys = _chosen_keys(one, options.keys, machine=options.machine)
+    store, chosen = chosen_run(options)
+    keys = _chosen_keys(chosen, options.keys, machine=options.machine)
     if options.per_epoch:
-        _write_per_epoch(one, keys, options)
+        _write_per_epoch(chosen, keys, options)
     else:
-        batches = long_rows(one, keys) if options.long else wide_rows(one, keys)
+        batches = long_rows(chosen, keys) if options.long else wide_rows(chosen, keys)
         _write(batches, FORMATS[format_name], options)
     store.close()
     return FINE
 
 
 def _format(options: argparse.Namespace) -> str:
-    """The format that is wanted; raises ValueError with what to do when that cannot be told."""
+    """The output format; raises ValueError with what to do where the options do not say it."""
     ending = Path(options.output).suffix.lower()
     to_stdout = options.output == STDOUT
     if not (options.format or to_stdout or ending in ENDINGS):
@@ -94,17 +94,17 @@ def _format(options: argparse.Namespace) -> str:
     return chosen
 
 
-def _chosen_keys(one: Run, wanted: str | None, *, machine: bool) -> list[str]:
-    logged = [info.key for info in one.keys()]
-    read = [info.key for info in one.machine_keys()]
-    if wanted is None:
-        return read if machine else logged
-    known = [*logged, *read]
+def _chosen_keys(run: Run, option: str | None, *, machine: bool) -> list[str]:
+    logged = [info.key for info in run.keys()]
+    sampled = [info.key for info in run.machine_keys()]
+    if option is None:
+        return sampled if machine else logged
+    known = [*logged, *sampled]
     # A key may itself have a comma.
-    chosen = [wanted] if wanted in known else list(dict.fromkeys(wanted.split(",")))
+    chosen = [option] if option in known else list(dict.fromkeys(option.split(",")))
     for key in chosen:
         if key not in known:
-            raise NotFound(f"Run {safe(one.name)!r} has no key {safe(key)!r}; {near(key, known)}")
+            raise NotFound(f"Run {safe(run.name)!r} has no key {safe(key)!r}; {suggestion(key, known)}")
     return chosen
 
 
@@ -116,7 +116,7 @@ def _write(
         sys.stdout.flush()
         return
     path = Path(options.output)
-    with whole_file(path, force=options.force) as file:
+    with atomic_file(path, force=options.force) as file:
         count = _publish(batches, exporter(file))
     say(f"Wrote {count:,} rows to {path} ({size(path.stat().st_size)}).")
 
@@ -130,13 +130,12 @@ def _publish(batches: Iterable[Rows], exporter: Exporter) -> int:
     return count
 
 
-def _write_per_epoch(one: Run, keys: Sequence[str], options: argparse.Namespace) -> None:
-    base = Path(f"{one.id}.csv") if options.output == STDOUT else Path(options.output)
-    every = one.keys()
-    has_epochs = any(info.key == KEY for info in every)
-    read = [*keys, KEY] if has_epochs and KEY not in keys else keys
-    with whole_files(force=options.force) as files:
-        for epoch, rows in by_epoch(wide_rows(one, read), keep_key=KEY in keys):
+def _write_per_epoch(run: Run, keys: Sequence[str], options: argparse.Namespace) -> None:
+    base = Path(f"{run.id}.csv") if options.output == STDOUT else Path(options.output)
+    has_epochs = any(info.key == KEY for info in run.keys())
+    columns = [*keys, KEY] if has_epochs and KEY not in keys else keys
+    with atomic_files(force=options.force) as files:
+        for epoch, rows in by_epoch(wide_rows(run, columns), keep_key=KEY in keys):
             name = "none" if epoch is None else f"{epoch:04d}"
             path = base.with_name(f"{base.stem}.epoch-{name}.csv")
             # Opened for each batch: a run may have more epochs than a process may have open files.
@@ -145,5 +144,5 @@ def _write_per_epoch(one: Run, keys: Sequence[str], options: argparse.Namespace)
                 CsvFile(file, heading=is_new).publish(rows)
         written = files.paths
     if not written:
-        raise StepscopeError(f"Run {safe(one.name)!r} has no rows to write.")
+        raise StepscopeError(f"Run {safe(run.name)!r} has no rows to write.")
     say(f"Wrote {len(written)} files, {written[0]} to {written[-1]}.")

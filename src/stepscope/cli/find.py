@@ -43,25 +43,26 @@ def _count(text: str) -> int:
 def chosen_run(options: argparse.Namespace) -> tuple[Runs, Run]:
     """The store, and the run that was named, or its newest."""
     store = open_store(options.store)
-    every = store.runs()
-    if not every:
+    runs = store.runs()
+    if not runs:
         raise NotFound(f"The store {store.folder} has no run yet. Record one first.")
     if options.run is None:
-        return store, every[-1]
-    if all(options.run not in (run.id, run.name) for run in every):
-        newest_first = [run.name for run in reversed(every)]
+        return store, runs[-1]
+    if all(options.run not in (run.id, run.name) for run in runs):
+        newest_first = [run.name for run in reversed(runs)]
         raise NotFound(
-            f"There is no run {safe(options.run)!r} in {store.folder}; {near(options.run, newest_first)}"
+            f"There is no run {safe(options.run)!r} in {store.folder}; "
+            f"{suggestion(options.run, newest_first)}"
         )
     return store, store.run(options.run)
 
 
-def near(wanted: str, known: Iterable[str]) -> str:
-    """Ends a sentence with names that look like the one wanted, or the first few when none does."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: names similar to `name`, or the first few known ones."""
     names = list(dict.fromkeys(known))
-    alike = difflib.get_close_matches(wanted, names, n=5, cutoff=0.5)
-    if alike:
-        return f"did you mean {' or '.join(repr(safe(name)) for name in alike)}?"
+    similar = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    if similar:
+        return f"did you mean {' or '.join(repr(safe(match)) for match in similar)}?"
     if not names:
-        return "there is none at all."
+        return "there are none."
     return f"there are: {', '.join(safe(name) for name in names[:5])}."

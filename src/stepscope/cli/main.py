@@ -1,4 +1,4 @@
-"""The argument tree; imports a command only when it is called."""
+"""Parses the command line; imports a command only when it is called."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FINE, FAILED, MISUSED, ALERTED = 0, 1, 2, 3
 
 COMMANDS = {
     "demo": "Train a small model and watch it.",
-    "run": "Give any command a run, without editing it.",
+    "run": "Record any command as a run, without editing it.",
     "watch": "Watch a machine, with or without a training on it.",
-    "profile": "Say where the time of a Python command goes, operation by operation.",
+    "profile": "Profile a Python command: where its time goes, operation by operation.",
     "serve": "Open the web page of a store.",
     "runs": "List the runs of a store.",
     "show": "Show one run: status, metrics, events.",
-    "diagnose": "Say why a run is slow or failing, and what to change.",
-    "alert": "List alerts, try channels, silence rules, check rule files.",
+    "diagnose": "Explain why a run is slow or failing, and what to change.",
+    "alert": "List alerts, test channels, mute rules, check rule files.",
     "export": "Write a run as CSV, JSON, JSONL or Parquet.",
     "config": "Show, check or write settings.",
-    "doctor": "Say what will and will not work on this machine, and why.",
+    "doctor": "Check what works on this machine and what does not, and why.",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 fine, 1 failed, 2 misused, 3 an alert fired."""
+    """Runs one command and returns its exit code: 0 success, 1 failure, 2 usage error, 3 an alert fired."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parser = _parser(words[0] if words else None)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output left (`| head`); Python would complain again while closing stdout.
+        # The reader of our output has ended (`| head`); Python would fail again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
 

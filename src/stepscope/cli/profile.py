@@ -26,12 +26,12 @@ from stepscope.views.formatting import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST_S = 86_400.0
+MAX_SECONDS = 86_400.0
 VIEWER = "https://ui.perfetto.dev"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares when and how long to record, what, and where to keep it."""
+    """Declares when and how long to profile, what to record, and where to write it."""
     parser.usage = (
         "stepscope profile [--after SECONDS] [--for SECONDS] [--output DIR] [--top N] [--shapes] [--stacks] "
         "[--memory] [--json] [--store DIR] -- python SCRIPT [ARGUMENT ...]"
@@ -70,19 +70,19 @@ def run(options: argparse.Namespace) -> int:
         say(str(error))
         return error.exit_code
     command.check()
-    wanted = WindowRequest(
+    request = WindowRequest(
         options.after,
         options.length,
         _folder(options) / f"{command.name}-{time.strftime('%Y%m%d-%H%M%S')}",
         Detail(options.shapes, options.stacks, options.memory),
         options.top,
     )
-    trouble = _trouble(wanted.base.parent)
-    if trouble is not None:
-        say(trouble)
+    reason = _why_unwritable(request.base.parent)
+    if reason is not None:
+        say(reason)
         return FAILED
-    exit_code = _run(command, wanted)
-    _show(wanted, as_json=options.json)
+    exit_code = _run(command, request)
+    _show(request, as_json=options.json)
     return exit_code
 
 
@@ -93,28 +93,28 @@ def _folder(options: argparse.Namespace) -> Path:
     return (store / FOLDER).absolute()
 
 
-def _trouble(folder: Path) -> str | None:
-    """Why nothing can be kept; said before the command runs, not after."""
+def _why_unwritable(folder: Path) -> str | None:
+    """Why nothing can be written; checked before the command runs, not after."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"{folder} cannot be made: {error.strerror}."
+        return f"{folder} cannot be created: {error.strerror}."
     return None
 
 
-def _run(command: PythonCommand, wanted: WindowRequest) -> int:
-    """Runs it on our own console; signals sent to us reach it."""
+def _run(command: PythonCommand, request: WindowRequest) -> int:
+    """Runs the command on this console and passes signals on to it."""
     signals = Signals(resize=lambda: None)
     try:
-        process = subprocess.Popen(command.with_window(wanted))
+        process = subprocess.Popen(command.with_window(request))
         signals.pass_on_to(process)
         return ending_of(process.wait()).exit_code
     finally:
         signals.restore()
 
 
-def _show(wanted: WindowRequest, *, as_json: bool) -> None:
-    summary = _summary(wanted.base)
+def _show(request: WindowRequest, *, as_json: bool) -> None:
+    summary = _summary(request.base)
     if "reason" in summary:
         say(f"Nothing was profiled: {summary['reason']}.")
     if as_json:
@@ -124,11 +124,11 @@ def _show(wanted: WindowRequest, *, as_json: bool) -> None:
 
 
 def _summary(base: Path) -> dict[str, Any]:
-    """What the program left of its window."""
+    """The summary the program wrote of its window."""
     try:
         summary: dict[str, Any] = json.loads(base.with_name(f"{base.name}.json").read_text())
     except OSError:
-        return {"reason": "it ended without a word before its window was complete"}
+        return {"reason": "the program ended before its window was complete"}
     return summary
 
 
@@ -157,11 +157,11 @@ _TABLES = (
 
 
 def _operations(heading: str, operations: list[dict[str, Any]]) -> list[str]:
-    """A table of operations; what was not recorded of any of them has no column."""
+    """A table of operations; values that no operation has get no column."""
     extra = [
         name
         for name in ("memory_bytes", "shapes", "place")
-        if any(one[name] is not None for one in operations)
+        if any(operation[name] is not None for operation in operations)
     ]
     columns = [
         Column(heading, elastic=True),
@@ -175,13 +175,13 @@ def _operations(heading: str, operations: list[dict[str, Any]]) -> list[str]:
     ]
     rows = [
         [
-            one["name"],
-            f"{one['calls']:,}",
-            f"{one['self_seconds'] * 1000:,.2f} ms",
-            f"{one['share_ratio']:.1%}",
-            *(_cell(name, one[name]) for name in extra),
+            operation["name"],
+            f"{operation['calls']:,}",
+            f"{operation['self_seconds'] * 1000:,.2f} ms",
+            f"{operation['share_ratio']:.1%}",
+            *(_cell(name, operation[name]) for name in extra),
         ]
-        for one in operations
+        for operation in operations
     ]
     return table(columns, rows, screen_width())
 
@@ -202,15 +202,15 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds <= LONGEST_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {LONGEST_S:.0f}.")
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {MAX_SECONDS:.0f}.")
     return seconds
 
 
 def _length(text: str) -> float:
     seconds = _seconds(text)
     if seconds == 0:
-        raise argparse.ArgumentTypeError("a window of 0 seconds shows nothing; give more.")
+        raise argparse.ArgumentTypeError("a window of 0 seconds records nothing; give more.")
     return seconds
 
 

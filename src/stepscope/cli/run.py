@@ -1,4 +1,4 @@
-"""Gives any command a run, without editing it."""
+"""Records any command as a run, without editing it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the newest run of that name, as a further segment"
+        "--resume", action="store_true", help="continue the newest run of that name with a new segment"
     )
     parser.add_argument("--project", help="project the run belongs to")
     parser.add_argument(
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         choices=SEVERITIES,
-        help="exit with 3 when the command succeeds but an alert this bad, or worse, has fired",
+        help="exit with 3 when the command succeeds but an alert of this severity or worse has fired",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
 
@@ -60,25 +60,24 @@ def run(options: argparse.Namespace) -> int:
     code = observed.run(recorded=recorded)
     if code != FINE or options.fail_on is None or not recorded:
         return code
-    return _judged(observed, folder, options.fail_on)
+    return _exit_code_by_alerts(observed, folder, options.fail_on)
 
 
-def _judged(observed: Observed, folder: Path, limit: Severity) -> int:
-    """Whether the run is fine by its alerts, too."""
-    bad = SEVERITIES[: SEVERITIES.index(limit) + 1]
-    alerts = [
-        one for one in open_store(folder).run(observed.identity.run_id).alerts() if one["severity"] in bad
-    ]
+def _exit_code_by_alerts(observed: Observed, folder: Path, limit: Severity) -> int:
+    """ALERTED where the run has an alert of the severity `limit` or worse."""
+    severities = SEVERITIES[: SEVERITIES.index(limit) + 1]
+    run = open_store(folder).run(observed.identity.run_id)
+    alerts = [alert for alert in run.alerts() if alert["severity"] in severities]
     for alert in alerts:
         say(f"{alert['severity']}: {safe(alert['rule'])}: {safe(alert['message'])}")
     return ALERTED if alerts else FINE
 
 
 def _can_record(observed: Observed, folder: Path, *, enabled: bool, resume: bool) -> bool:
-    """Says where the run is kept, or why it is not; the command runs in any case."""
-    trouble = observed.trouble() if enabled else why_disabled()
-    if trouble is not None:
-        say(f"Nothing is recorded: {trouble}. The command runs all the same.")
+    """Prints where the run is recorded, or why it is not; the command runs in any case."""
+    reason = observed.trouble() if enabled else why_disabled()
+    if reason is not None:
+        say(f"Nothing is recorded: {reason}. The command runs anyway.")
         return False
     observed.reserve_name(resume=resume)
     say(f"Run {observed.identity.name} in {folder}")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run, Runs
 
-ROOMY = 120
-"""From so many columns on, the reason has a column."""
+WIDE_SCREEN = 120
+"""Screens of at least this many columns show the reason in a column."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,43 +38,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the runs, newest last."""
     store = open_store(options.store)
-    every = store.runs()
+    runs = store.runs()
     listed = [
-        one
-        for one in every
-        if options.project in (None, one.project) and options.status in (None, one.status)
+        run for run in runs if options.project in (None, run.project) and options.status in (None, run.status)
     ]
     if options.limit is not None:
         listed = listed[max(len(listed) - options.limit, 0) :]
-    if not every:
+    if not runs:
         say(f"The store {store.folder} has no run yet. Record one, or try: stepscope demo")
     elif not listed and options.limit != 0:
-        say(f"None of the {len(every)} runs in {store.folder} is of that kind.")
+        say(f"None of the {len(runs)} runs in {store.folder} matches.")
     warn_of_set_aside(store)
     if options.json:
-        emit([to_json([run_summary(one, str(store.folder.absolute())) for one in listed])])
+        emit([to_json([run_summary(run, str(store.folder.absolute())) for run in listed])])
     elif listed:
-        emit(_lines(listed, with_project=len({one.project for one in every}) > 1))
+        emit(_lines(listed, with_project=len({run.project for run in runs}) > 1))
     store.close()
     return FINE
 
 
 def warn_of_set_aside(store: Runs) -> None:
-    """Says in one line that journals cannot be read, so that runs or parts of them are not listed."""
-    every = store.set_aside()
-    if every:
-        more = f" and {len(every) - 1} more" if len(every) > 1 else ""
-        one = every[0]
+    """Warns in one line about journals that cannot be read, so that runs or parts of them are missing."""
+    journals = store.set_aside()
+    if journals:
+        more = f" and {len(journals) - 1} more" if len(journals) > 1 else ""
+        first = journals[0]
         say(
-            f"Not read for now: {store.folder / one.path}{more} ({one.reason}). Nothing is deleted. "
+            f"Not read for now: {store.folder / first.path}{more} ({first.reason}). Nothing is deleted. "
             "See: stepscope doctor"
         )
 
 
 def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
-    """A table; on a narrow screen each reason has a line of its own under its run."""
+    """A table of runs; on a narrow screen the reason is on a separate line below its run."""
     width = screen_width()
-    roomy = width >= ROOMY
+    is_wide = width >= WIDE_SCREEN
     columns = [
         Column("RUN", elastic=True),
         *([Column("PROJECT", elastic=True)] if with_project else []),
@@ -83,25 +81,25 @@ def _lines(listed: Sequence[Run], *, with_project: bool) -> Iterator[str]:
         Column("DURATION", right=True),
         Column("STEP", right=True),
         Column("LOSS", right=True),
-        *([Column("REASON", elastic=True)] if roomy else []),
+        *([Column("REASON", elastic=True)] if is_wide else []),
     ]
     rows = []
-    for one in listed:
-        figures = figures_of(one)
+    for run in listed:
+        figures = figures_of(run)
         loss = last_loss(figures)
         cells = [
-            one.name,
-            *([one.project] if with_project else []),
-            one.status,
-            moment(seconds(one.info.created_ns)),
-            duration(run_seconds(one, time.time_ns())),
+            run.name,
+            *([run.project] if with_project else []),
+            run.status,
+            moment(seconds(run.info.created_ns)),
+            duration(run_seconds(run, time.time_ns())),
             "-" if figures.step is None else f"{figures.step:,}",
             "-" if loss is None else number(loss),
         ]
-        rows.append([*cells, one.reason] if roomy else cells)
+        rows.append([*cells, run.reason] if is_wide else cells)
     heading, *lines = table(columns, rows, width)
     yield heading
-    for one, line in zip(listed, lines, strict=True):
+    for run, line in zip(listed, lines, strict=True):
         yield line
-        if one.reason and not roomy:
-            yield paint(shorten(f"  {safe(one.reason)}", width), "faint")
+        if run.reason and not is_wide:
+            yield paint(shorten(f"  {safe(run.reason)}", width), "faint")

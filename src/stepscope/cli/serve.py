@@ -29,62 +29,62 @@ SSH_PORT = "22"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares where to listen, what to serve, and who may look."""
+    """Declares where to listen, what to serve, and who has access."""
     add_store_argument(parser)
     parser.add_argument("--host", help="address to listen on (default: dashboard.host, 127.0.0.1)")
     parser.add_argument(
         "--port", type=_port, help="port (default: dashboard.port, 8787, or the next free one)"
     )
     parser.add_argument("--unix-socket", type=Path, metavar="PATH", help="listen on a socket file instead")
-    parser.add_argument("--no-token", action="store_true", help="let everybody on this machine look")
-    parser.add_argument("--read-only", action="store_true", help="let nobody add notes, tags or silences")
+    parser.add_argument(
+        "--no-token", action="store_true", help="no token: all users of this machine can read"
+    )
+    parser.add_argument("--read-only", action="store_true", help="refuse changes: notes, tags, silences")
     parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="certificate, for https")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
-    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it encrypts")
-    parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name others reach it by"
-    )
-    parser.add_argument("--base-path", default="", metavar="PATH", help="path it lies under, as /stepscope")
-    parser.add_argument("--open", action="store_true", help="open it in the browser")
+    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front of the server encrypts")
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="allowed host name")
+    parser.add_argument("--base-path", default="", metavar="PATH", help="URL prefix, such as /stepscope")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves until it is stopped; where the store is served already, says where."""
+    """Serves until it is stopped; where another server has the store already, prints its address."""
     settings = settings_for()
     folder = Path(options.store or settings.directory or ".stepscope").absolute()
     if not folder.exists():
         say(f"There is no store at {folder} yet. The page is empty until a run is recorded there.")
-    found = find_server(folder)
-    if found is not None and _answers(found):
-        _tell_of_other(found, folder, options)
+    running = find_server(folder)
+    if running is not None and _is_listening(running):
+        _print_running(running, folder, options)
         return FINE
     path = None if options.no_token else tokens.path_of(folder, settings.dashboard.token_file)
-    wanted = _options(options, settings, folder)
-    wanted.check()
-    wanted = replace(wanted, token=None if path is None else tokens.token_of(path))
-    warning = wanted.warning()
+    server_options = _server_options(options, settings, folder)
+    server_options.check()
+    server_options = replace(server_options, token=None if path is None else tokens.token_of(path))
+    warning = server_options.warning()
     if warning is not None:
         say(warning)
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         served = Served(address, None if path is None else str(path), os.getpid())
-        emit(_lines(served, folder, wanted))
+        emit(_lines(served, folder, server_options))
         if options.open:
             _open(served.link())
 
-    # lazy: a server's libraries are no part of a command's help, nor of saying what is wrong with its flags
+    # lazy: `--help` and errors in options work without the server's libraries
     from stepscope.web.server.serving import log_to_file, serve
 
     log_to_file(folder)
     with contextlib.suppress(KeyboardInterrupt):
-        other = serve(wanted, path, tell, exactly=options.port is not None)
+        other = serve(server_options, path, announce, exactly=options.port is not None)
         if other is not None:
-            _tell_of_other(other, folder, options)
+            _print_running(other, folder, options)
     return FINE
 
 
-def _options(options: argparse.Namespace, settings: Settings, folder: Path) -> ServerOptions:
-    """What was asked for; the token is still to be found."""
+def _server_options(options: argparse.Namespace, settings: Settings, folder: Path) -> ServerOptions:
+    """The options of the server, before the token is read."""
     return ServerOptions(
         folder=folder,
         settings=settings,
@@ -101,34 +101,34 @@ def _options(options: argparse.Namespace, settings: Settings, folder: Path) -> S
     )
 
 
-def _lines(served: Served, folder: Path, wanted: ServerOptions) -> Iterator[str]:
-    """At most four: the address, the store, how to stop, how to reach it from another machine."""
+def _lines(served: Served, folder: Path, server_options: ServerOptions) -> Iterator[str]:
+    """The address, the store, how to stop, and how to reach it from another machine."""
     yield f"page     {served.link()}"
     yield f"store    {folder}"
     yield "stop     Ctrl-C"
-    if wanted.is_local and wanted.unix_socket is None and "SSH_CONNECTION" in os.environ:
+    if server_options.is_local and server_options.unix_socket is None and "SSH_CONNECTION" in os.environ:
         yield f"from your machine     {_ssh_command(served.address)}"
 
 
 def _ssh_command(address: str) -> str:
-    """What to type elsewhere to reach a server that listens on this machine alone."""
+    """The command that makes a server on loopback reachable from another machine."""
     parts = urlsplit(address)
-    told = os.environ["SSH_CONNECTION"].split()
-    host, ssh_port = (told[2], told[3]) if len(told) == 4 else (socket.gethostname(), SSH_PORT)
+    connection = os.environ["SSH_CONNECTION"].split()
+    host, ssh_port = connection[2:] if len(connection) == 4 else (socket.gethostname(), SSH_PORT)
     port = "" if ssh_port == SSH_PORT else f" -p {ssh_port}"
     return f"ssh -N{port} -L {parts.port}:{parts.hostname}:{parts.port} {getpass.getuser()}@{host}"
 
 
-def _tell_of_other(found: Served, folder: Path, options: argparse.Namespace) -> None:
-    emit([f"page     {found.link()}", f"store    {folder}", f"stop     kill {found.pid}"])
-    say("The store was being served already; flags of this call change nothing there.")
+def _print_running(running: Served, folder: Path, options: argparse.Namespace) -> None:
+    emit([f"page     {running.link()}", f"store    {folder}", f"stop     kill {running.pid}"])
+    say("A server is already running for this store; the options of this command have no effect on it.")
     if options.open:
-        _open(found.link())
+        _open(running.link())
 
 
-def _answers(found: Served) -> bool:
-    """Whether something listens where a server said it would."""
-    parts = urlsplit(found.address)
+def _is_listening(running: Served) -> bool:
+    """Whether something listens at the address a server has written."""
+    parts = urlsplit(running.address)
     if parts.hostname is None or parts.port is None:
         return True  # a socket file
     try:
@@ -139,12 +139,12 @@ def _answers(found: Served) -> bool:
 
 
 def _open(link: str) -> None:
-    import webbrowser  # lazy: seldom asked for
+    import webbrowser  # lazy: rarely needed
 
     webbrowser.open(link)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 0 to 65535.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port; give a number from 0 to 65535.")
     return int(text)

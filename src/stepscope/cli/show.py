@@ -8,7 +8,7 @@ import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, near
+from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, suggestion
 from stepscope.cli.main import FINE
 from stepscope.cli.output import text
 from stepscope.cli.output.show_energy import energy_lines
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from stepscope.schema.series import SeriesInfo
     from stepscope.views.overview.wall_time import WallTime
 
-ROOMY = 100
-"""Fewer columns than this halve the trends."""
+WIDE_SCREEN = 100
+"""Narrower screens get trends of half the width."""
 MAX_PROCESSES = 24
 MAX_KEYS = 40
 MAX_EVENTS = 10
@@ -50,11 +50,11 @@ MAX_PARAMS = 30
 CONSOLE_LINES = 10
 CONSOLE = "console"
 DEVICE = "device"
-"""Events of this kind say what hardware is there; they are shown beside its figures."""
+"""Events of this kind describe the hardware; they are shown with its figures."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares which run, and how much of it."""
+    """Declares which run to show, and how much of it."""
     add_run_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -65,72 +65,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument(
         "--schedule",
         action="store_true",
-        help="only the phases of the learning rate, and what each did for the loss",
+        help="only the effect of each learning-rate phase",
     )
     add_limit_argument(parser, "at most N keys and N events")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the run."""
-    store, one = chosen_run(options)
+    store, chosen = chosen_run(options)
     if options.json:
-        text.emit([text.to_json(_told(one, str(store.folder.absolute()), options))])
+        text.emit([text.to_json(_as_dict(chosen, str(store.folder.absolute()), options))])
     elif options.events:
-        text.emit([*_head(one), *_events(one.events(), options.limit)])
+        text.emit([*_head(chosen), *_events(chosen.events(), options.limit)])
     elif options.schedule:
-        lines = schedule_lines(schedule_of(one), text.screen_width() - 2)
-        text.emit([*_head(one), *_section("schedule", lines)])
+        lines = schedule_lines(schedule_of(chosen), text.screen_width() - 2)
+        text.emit([*_head(chosen), *_section("schedule", lines)])
     else:
-        text.emit(_page(one, options))
+        text.emit(_page(chosen, options))
     store.close()
     return FINE
 
 
-def _told(one: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
+def _as_dict(run: Run, folder: str, options: argparse.Namespace) -> dict[str, Any]:
     """What `--json` prints."""
     if options.schedule:
-        return {**run_details(one, folder, [], []), "schedule": schedule_of(one).described()}
-    keys = [] if options.events else _chosen_keys(one, options.keys)[: options.limit]
-    told = run_details(one, folder, keys, _newest(one.events(), options.limit))
-    told["params"] = one.params
+        return {**run_details(run, folder, [], []), "schedule": schedule_of(run).described()}
+    keys = [] if options.events else _chosen_keys(run, options.keys)[: options.limit]
+    document = run_details(run, folder, keys, _newest(run.events(), options.limit))
+    document["params"] = run.params
     if not options.events:
-        told["machine"] = [described(one) for one in machine_figures(one, options.keys, SPARKS)]
-        told["energy"] = energy_of(one, settings_for().energy).described()
-        spent = _wall_time_of(one)
-        told["wall_time"] = None if spent is None else spent.described()
-    return told
+        document["machine"] = [described(figure) for figure in machine_figures(run, options.keys, SPARKS)]
+        document["energy"] = energy_of(run, settings_for().energy).described()
+        wall_time = _wall_time_of(run)
+        document["wall_time"] = None if wall_time is None else wall_time.described()
+    return document
 
 
-def _page(one: Run, options: argparse.Namespace) -> Iterator[str]:
-    yield from _head(one)
-    yield from _segments(one)
-    yield from _facts(one)
-    yield from _params(one)
+def _page(run: Run, options: argparse.Namespace) -> Iterator[str]:
+    yield from _head(run)
+    yield from _segments(run)
+    yield from _facts(run)
+    yield from _params(run)
     if options.keys is None:
-        yield from _wall_time(one)
-    yield from _metrics(one, options)
-    yield from _machine(one, options)
-    events = one.events()
+        yield from _wall_time(run)
+    yield from _metrics(run, options)
+    yield from _machine(run, options)
+    events = run.events()
     hidden = (CONSOLE, DEVICE, PARAMS, CHECKS_EVENT)
     others = [event for event in events if event.by_user or event.kind not in hidden]
     yield from _events(others, MAX_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE and not event.by_user])
 
 
-def _head(one: Run) -> Iterator[str]:
-    yield f"{text.paint(text.safe(one.name), 'heading')}  {text.paint(one.status, one.status)}"
-    for line in textwrap.wrap(text.safe(one.reason), text.screen_width() - 2):
+def _head(run: Run) -> Iterator[str]:
+    yield f"{text.paint(text.safe(run.name), 'heading')}  {text.paint(run.status, run.status)}"
+    for line in textwrap.wrap(text.safe(run.reason), text.screen_width() - 2):
         yield f"  {line}"
-    took = duration(run_seconds(one, time.time_ns()))
-    yield f"  project {text.safe(one.project)}, id {text.safe(one.id)}"
-    yield f"  started {text.moment(seconds(one.info.created_ns))}, ran {took}"
+    took = duration(run_seconds(run, time.time_ns()))
+    yield f"  project {text.safe(run.project)}, id {text.safe(run.id)}"
+    yield f"  started {text.moment(seconds(run.info.created_ns))}, ran {took}"
 
 
-def _segments(one: Run) -> Iterator[str]:
-    processes = [process for part in one.segments for process in part.processes]
+def _segments(run: Run) -> Iterator[str]:
+    processes = [process for part in run.segments for process in part.processes]
     hidden = max(len(processes) - MAX_PROCESSES, 0)
     with_role = any(process.role != "rank" for process in processes)
-    troubled = any(process.dropped or process.lost for process in processes)
+    has_losses = any(process.dropped or process.lost for process in processes)
     columns = [
         Column("SEGMENT"),
         Column("RANK", right=True),
@@ -139,13 +139,13 @@ def _segments(one: Run) -> Iterator[str]:
         Column("PID", right=True),
         Column("STARTED"),
         Column("STATUS", painted=True),
-        *([Column("DROPPED", right=True), Column("LOST", right=True)] if troubled else []),
+        *([Column("DROPPED", right=True), Column("LOST", right=True)] if has_losses else []),
         *([Column("REASON", elastic=True)] if len(processes) > 1 else []),
     ]
     rows = []
-    shown = sorted(processes, key=_is_well)[:MAX_PROCESSES] if hidden else processes
+    shown = sorted(processes, key=_has_no_problem)[:MAX_PROCESSES] if hidden else processes
     for process in shown:
-        counts = [f"{process.dropped:,}", f"{process.lost:,}"] if troubled else []
+        counts = [f"{process.dropped:,}", f"{process.lost:,}"] if has_losses else []
         rows.append(
             [
                 process.segment,
@@ -165,12 +165,12 @@ def _segments(one: Run) -> Iterator[str]:
     yield from _section("segments", lines)
 
 
-def _is_well(process: Process) -> bool:
+def _has_no_problem(process: Process) -> bool:
     return process.status in ("running", "finished") and not (process.dropped or process.lost)
 
 
-def _facts(one: Run) -> Iterator[str]:
-    processes = one.segments[-1].processes
+def _facts(run: Run) -> Iterator[str]:
+    processes = run.segments[-1].processes
     facts = next((process for process in processes if process.role == "rank"), processes[0]).facts
     lines = []
     for name, value in _short_facts(facts).items():
@@ -180,19 +180,19 @@ def _facts(one: Run) -> Iterator[str]:
 
 
 def _short_facts(facts: dict[str, Any]) -> dict[str, str]:
-    """What fits a line each; the rest is in `--json`."""
-    found = {
+    """Facts that fit on a line each; the rest is in `--json`."""
+    short = {
         "command": shlex.join(facts.get("command", ())),
         "python": facts.get("python"),
         "commit": facts.get("commit"),
         "libraries": ", ".join(f"{name} {version}" for name, version in facts.get("libraries", {}).items()),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in short.items() if value}
 
 
-def _params(one: Run) -> Iterator[str]:
-    """Hyper-parameters, one name with its value on each line."""
-    flat = flattened(json_tree(one.params))
+def _params(run: Run) -> Iterator[str]:
+    """Hyper-parameters, one name and value on each line."""
+    flat = flattened(json_tree(run.params))
     room = max((len(name) for name in flat), default=0)
     lines = [f"{text.safe(name):<{room}}  {text.safe(shown(value))}" for name, value in flat.items()]
     if len(lines) > MAX_PARAMS:
@@ -202,61 +202,62 @@ def _params(one: Run) -> Iterator[str]:
         yield from _section("params", [shorten(line, text.screen_width() - 2) for line in lines])
 
 
-def _chosen_keys(one: Run, pattern: str | None) -> list[SeriesInfo]:
-    keys = one.keys()
+def _chosen_keys(run: Run, pattern: str | None) -> list[SeriesInfo]:
+    keys = run.keys()
     if pattern is None:
         return keys
     glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
-    chosen = [known for known in keys if fnmatchcase(known.key, glob) or known.key == pattern]
-    read = [known.key for known in one.machine_keys()]
-    if not chosen and not any(fnmatchcase(key, glob) for key in read):
-        names = [*(known.key for known in keys), *read]
+    chosen = [info for info in keys if fnmatchcase(info.key, glob) or info.key == pattern]
+    sampled = [info.key for info in run.machine_keys()]
+    if not chosen and not any(fnmatchcase(key, glob) for key in sampled):
+        names = [*(info.key for info in keys), *sampled]
         raise NotFound(
-            f"Run {text.safe(one.name)!r} has no key like {text.safe(pattern)!r}; {near(pattern, names)}"
+            f"Run {text.safe(run.name)!r} has no key like {text.safe(pattern)!r}; "
+            f"{suggestion(pattern, names)}"
         )
     return chosen
 
 
-def _wall_time_of(one: Run) -> WallTime | None:
-    return wall_time_of(one, SeriesSummaries(one.summaries()), time.time_ns())
+def _wall_time_of(run: Run) -> WallTime | None:
+    return wall_time_of(run, SeriesSummaries(run.summaries()), time.time_ns())
 
 
-def _wall_time(one: Run) -> Iterator[str]:
-    spent = _wall_time_of(one)
-    if spent is None:
+def _wall_time(run: Run) -> Iterator[str]:
+    wall_time = _wall_time_of(run)
+    if wall_time is None:
         return
     columns = [Column("PART"), Column("TIME", right=True), Column("SHARE", right=True)]
-    parts = [part for part in spent.parts if part.share >= 0.0005]
+    parts = [part for part in wall_time.parts if part.share >= 0.0005]
     rows = [[part.label, duration(part.seconds), percent(part.share)] for part in parts]
-    title = f"wall time of {duration(spent.seconds)}"
+    title = f"wall time of {duration(wall_time.seconds)}"
     yield from _section(title, table(columns, rows, text.screen_width() - 2))
 
 
-def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
-    chosen = _chosen_keys(one, options.keys)
+def _metrics(run: Run, options: argparse.Namespace) -> Iterator[str]:
+    chosen = _chosen_keys(run, options.keys)
     if not chosen:
         if options.keys is None:
             yield from _section("metrics", ["nothing was logged"])
         return
     shown = chosen[: MAX_KEYS if options.limit is None else options.limit]
-    sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
-    found = [(known, one.buckets(known.key, sparks)) for known in shown]
-    troubled = any(buckets.nonfinite.any() for _, buckets in found)
+    sparks = SPARKS if text.screen_width() >= WIDE_SCREEN else SPARKS // 2
+    series = [(info, run.buckets(info.key, sparks)) for info in shown]
+    has_nonfinite = any(buckets.nonfinite.any() for _, buckets in series)
     columns = [
         Column("KEY", elastic=True),
         Column("POINTS", right=True),
         Column("LAST", right=True),
         Column("MIN", right=True),
         Column("MAX", right=True),
-        *([Column("NOT FINITE", right=True)] if troubled else []),
+        *([Column("NOT FINITE", right=True)] if has_nonfinite else []),
         Column("TREND"),
     ]
     rows = []
-    for known, buckets in found:
+    for info, buckets in series:
         low, high = extremes(buckets)
-        last = "NaN" if known.last is None else text.number(known.last)
-        count = [f"{int(buckets.nonfinite.sum()):,}"] if troubled else []
-        cells = [known.key, f"{known.points:,}", last, text.number(low), text.number(high)]
+        last = "NaN" if info.last is None else text.number(info.last)
+        count = [f"{int(buckets.nonfinite.sum()):,}"] if has_nonfinite else []
+        cells = [info.key, f"{info.points:,}", last, text.number(low), text.number(high)]
         rows.append([*cells, *count, text.sparkline(text.bucket_heights(buckets))])
     lines = table(columns, rows, text.screen_width() - 2)
     if len(shown) < len(chosen):
@@ -265,20 +266,20 @@ def _metrics(one: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _section("metrics", lines)
 
 
-def _machine(one: Run, options: argparse.Namespace) -> Iterator[str]:
-    sparks = SPARKS if text.screen_width() >= ROOMY else SPARKS // 2
-    lines = machine_lines(one, options.keys, options.limit, sparks)
+def _machine(run: Run, options: argparse.Namespace) -> Iterator[str]:
+    sparks = SPARKS if text.screen_width() >= WIDE_SCREEN else SPARKS // 2
+    lines = machine_lines(run, options.keys, options.limit, sparks)
     if lines:
-        yield from _section("machine", [*device_lines(one), *lines])
-        used = energy_lines(energy_of(one, settings_for().energy))
+        yield from _section("machine", [*device_lines(run), *lines])
+        used = energy_lines(energy_of(run, settings_for().energy))
         if used:
             yield from _section("energy", [shorten(line, text.screen_width() - 2) for line in used])
 
 
-def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:
+def _events(events: Sequence[Event], limit: int | None) -> Iterator[str]:
     if not events:
         return
-    shown = _newest(events, most)
+    shown = _newest(events, limit)
     with_rank = len({event.rank for event in events}) > 1
     columns = [
         Column("TIME"),
@@ -302,7 +303,7 @@ def _events(events: Sequence[Event], most: int | None) -> Iterator[str]:
 
 
 def _fields(event: Event) -> str:
-    """The fields of an event in a line; of what is nested the number of entries, since `--json` has it."""
+    """The fields of an event in one line; nested values as a number of entries, since `--json` has them."""
     shown = []
     for name, value in event.fields.items():
         if not isinstance(value, list | tuple | dict):
@@ -312,14 +313,14 @@ def _fields(event: Event) -> str:
     return " ".join(shown)
 
 
-def _newest(events: Sequence[Event], most: int | None) -> Sequence[Event]:
-    return events if most is None else events[max(len(events) - most, 0) :]
+def _newest(events: Sequence[Event], limit: int | None) -> Sequence[Event]:
+    return events if limit is None else events[max(len(events) - limit, 0) :]
 
 
 def _console(events: Sequence[Event]) -> Iterator[str]:
-    """The last lines the run printed; each console event has the end of all that came before it."""
-    said = str(events[-1].fields.get("text", "")) if events else ""
-    lines = [text.safe(line) for line in said.splitlines()[-CONSOLE_LINES:]]
+    """The last lines the run printed; the newest console event has them."""
+    output = str(events[-1].fields.get("text", "")) if events else ""
+    lines = [text.safe(line) for line in output.splitlines()[-CONSOLE_LINES:]]
     if lines:
         width = text.screen_width() - 2
         yield from _section("console", [shorten(line, width) for line in lines])

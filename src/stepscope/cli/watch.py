@@ -1,4 +1,4 @@
-"""Watches a machine on which nothing needs to train: shows it, and records it as a run."""
+"""Watches a machine, with or without a training: shows its figures and records them as a run."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu", type=int, action="append", metavar="N", help="only this GPU, as nvidia-smi counts"
     )
     parser.add_argument(
-        "--interval", type=_interval, metavar="SECONDS", help="how often to look, 0.1 to 600 (default: 1)"
+        "--interval", type=_interval, metavar="SECONDS", help="sampling interval, 0.1 to 600 (default: 1)"
     )
-    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after so long")
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each device and look")
-    parser.add_argument("--name", help="name of the run it is recorded as (default: watch)")
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after this time")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each device and sample")
+    parser.add_argument("--name", help="name of the recorded run (default: watch)")
     add_store_argument(parser)
 
 
@@ -56,7 +56,7 @@ def _interval(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows the machine until told to stop, and says where it is recorded."""
+    """Shows the machine until it is stopped, and prints where it is recorded."""
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         say(f"stepscope watch: --for is {options.seconds:g}; it must be a number of seconds above 0.")
         return MISUSED
@@ -79,14 +79,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _can_record(watch: MachineWatch, folder: Path, *, enabled: bool) -> bool:
     if not enabled:
-        say(f"Nothing is recorded: {why_disabled()}. It is shown all the same.")
+        say(f"Nothing is recorded: {why_disabled()}. The machine is shown anyway.")
         return False
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        say(f"Nothing is recorded: {folder} cannot be written ({error.strerror}). It is shown all the same.")
+        reason = f"{folder} cannot be written ({error.strerror})"
+        say(f"Nothing is recorded: {reason}. The machine is shown anyway.")
         return False
     say(f"Recorded as run {watch.identity.name} in {folder}; stop with Ctrl-C.")
     return True
@@ -105,15 +106,15 @@ def _print_json(watch: MachineWatch, options: argparse.Namespace) -> None:
 
 
 def _as_json(
-    taken: SamplerReadings, reading: Reading, now: MachineNow, wanted: list[int] | None, host: str
+    taken: SamplerReadings, reading: Reading, now: MachineNow, chosen_gpus: list[int] | None, host: str
 ) -> dict[str, object] | None:
-    """A line of the output; None for a GPU that is not wanted."""
+    """A line of the output; None for a GPU that was not chosen."""
     line: dict[str, object] = {"time": taken.time_ns / 1e9, "host": host, "sampler": taken.sampler}
     if isinstance(reading, Notice):
         return {**line, "notice": reading.text}
     index = now.index_of(reading.device)
     if index is not None:
-        if wanted and index not in wanted:
+        if chosen_gpus and index not in chosen_gpus:
             return None
         line["gpu"] = index
     line["device"] = reading.device
@@ -123,17 +124,17 @@ def _as_json(
 
 
 def _draw(watch: MachineWatch, options: argparse.Namespace) -> None:
-    """Draws a block of lines again and again: in place on a terminal, one after the other elsewhere."""
+    """Draws the figures at every interval: in place on a terminal, one block after the other elsewhere."""
     now = MachineNow()
-    every_s = options.interval or DRAW_EVERY_S
-    due, drawn = time.monotonic() + every_s, 0
+    interval_s = options.interval or DRAW_EVERY_S
+    due, drawn = time.monotonic() + interval_s, 0
     for taken in watch.readings(options.seconds):
         for reading in now.take(taken):
             if isinstance(reading, Notice):
                 say(reading.text)
-                drawn = 0  # what is said stands between two drawings
+                drawn = 0  # the notice is between this block and the next
         if time.monotonic() >= due:
-            due += every_s
+            due += interval_s
             lines = [shorten(line, screen_width()) for line in block(now, options.gpu)]
             if drawn and sys.stdout.isatty():
                 sys.stdout.write(f"\x1b[{drawn}F\x1b[J")
@@ -141,10 +142,10 @@ def _draw(watch: MachineWatch, options: argparse.Namespace) -> None:
             drawn = len(lines)
 
 
-def block(now: MachineNow, wanted: list[int] | None) -> Iterator[str]:
-    """The lines of one drawing: the host, then the GPUs that are wanted, or all."""
+def block(now: MachineNow, chosen_gpus: list[int] | None) -> Iterator[str]:
+    """The lines of one drawing: the host, then the chosen GPUs, or all."""
     yield from table(_HOST, [_host_cells(now.host())], screen_width())
-    gpus = [gpu for gpu in now.gpus() if not wanted or gpu.index in wanted]
+    gpus = [gpu for gpu in now.gpus() if not chosen_gpus or gpu.index in chosen_gpus]
     if gpus:
         yield from table(_GPU, [_gpu_cells(gpu) for gpu in gpus], screen_width())
     yield ""

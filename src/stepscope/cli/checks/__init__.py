@@ -1,1 +1,1 @@
-"""What `doctor` and `config validate` check."""
+"""The checks of `doctor` and `config validate`."""

@@ -1,4 +1,4 @@
-"""Checks of what can be read of this machine: every sampler is tried, and what it cannot read is named."""
+"""Checks which figures each sampler can read on this machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from stepscope.config.sections import Settings
 
-BETWEEN_S = 0.25
-"""Rates need two looks."""
+POLL_INTERVAL_S = 0.25
+"""Rates need two samples."""
 
 MAX_NAMED = 6
 
 _REASONS = {
-    "cpu/frequency": "no clock is shown here, as in most virtual machines",
+    "cpu/frequency": "the clock is not visible, as in most virtual machines",
     "cpu/cgroup_limit": "no limit is set",
     "cpu/cgroup": "no limit is set",
     "memory/cgroup_limit": "no limit is set",
@@ -35,75 +35,78 @@ _REASONS = {
     "memory/swap": "there is no swap",
     "network/link_failures": "there is no InfiniBand",
 }
-"""Why figures are missing that nobody misses; the longest beginning of a key that fits counts."""
+"""Harmless reasons why figures are missing; the longest prefix of a key applies."""
 
 _REMEDIES = {
-    "pressure": "The kernel counts no pressure; boot it with psi=1.",
-    "process/pss": "Another user's memory may not be looked at; run as the same user.",
+    "pressure": "The kernel does not measure pressure; boot it with psi=1.",
+    "process/pss": "The memory of another user's process is not readable; run as the same user.",
 }
 
 
 def check_samplers(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Iterator[Check]:
-    """One answer for each sampler: how many of its figures there are here, and why not the others."""
+    """One check for each sampler: how many of its figures can be read, and why not the others."""
     for name in plugins.names("samplers"):
-        wish = settings.sampler(name)
-        if not wish.enabled:
-            yield Check(name, "note", f"switched off by samplers.{name}.enabled")
+        sampler_settings = settings.sampler(name)
+        if not sampler_settings.enabled:
+            yield Check(name, "note", f"disabled by samplers.{name}.enabled")
             continue
         try:
-            sampler = plugins.make("samplers", name, Sampler, wish.options)  # type: ignore[type-abstract]  # only its members
+            sampler = plugins.make("samplers", name, Sampler, sampler_settings.options)  # type: ignore[type-abstract]  # only its members
         except StepscopeError as error:
             yield Check(name, "note", str(error))
             continue
-        yield _tried(name, sampler, sleep)
+        yield _check_sampler(name, sampler, sleep)
 
 
 @dataclass(frozen=True)
-class Reach:
+class SamplerReach:
     """What a sampler can read on this machine."""
 
     read: frozenset[str]
-    """The metrics it gave."""
+    """The metrics it returned."""
     notices: tuple[str, ...]
-    """What it has to say."""
+    """The notices it returned."""
     gpus: tuple[str, ...]
-    """The names of the GPUs it saw."""
+    """The names of the GPUs it found."""
 
     @property
     def counted_gpus(self) -> list[str]:
-        """How many there are of each."""
+        """The number of GPUs of each name."""
         return [f"{self.gpus.count(name)} × {name}" for name in dict.fromkeys(self.gpus)]
 
 
-def reach_of(sampler: Sampler, sleep: Callable[[float], None] = time.sleep) -> Reach:
+def reach_of(sampler: Sampler, sleep: Callable[[float], None] = time.sleep) -> SamplerReach:
     """Polls a sampler twice, for this process, and closes it."""
-    this = Watched("doctor", "doctor", 0, os.getpid(), "rank")
-    readings = list(sampler.sample([this]))
-    sleep(BETWEEN_S)
-    readings += sampler.sample([this])
+    this_process = Watched("doctor", "doctor", 0, os.getpid(), "rank")
+    readings = list(sampler.sample([this_process]))
+    sleep(POLL_INTERVAL_S)
+    readings += sampler.sample([this_process])
     sampler.close()
-    gpus = {one.device: one for one in readings if isinstance(one, DeviceFacts) and "vendor" in one.fields}
-    return Reach(
-        read=frozenset(key for one in readings if isinstance(one, Sample) for key in one.values),
-        notices=tuple(dict.fromkeys(one.text for one in readings if isinstance(one, Notice))),
-        gpus=tuple(str(one.fields["name"]) for one in gpus.values()),
+    samples = [reading for reading in readings if isinstance(reading, Sample)]
+    notices = [reading.text for reading in readings if isinstance(reading, Notice)]
+    devices = [reading for reading in readings if isinstance(reading, DeviceFacts)]
+    gpus = {facts.device: str(facts.fields["name"]) for facts in devices if "vendor" in facts.fields}
+    return SamplerReach(
+        read=frozenset(key for sample in samples for key in sample.values),
+        notices=tuple(dict.fromkeys(notices)),
+        gpus=tuple(gpus.values()),
     )
 
 
-def _tried(name: str, sampler: Sampler, sleep: Callable[[float], None]) -> Check:
+def _check_sampler(name: str, sampler: Sampler, sleep: Callable[[float], None]) -> Check:
     reach = reach_of(sampler, sleep)
     read, notices = reach.read, reach.notices
     if not read:
-        return Check(name, "note", " ".join(notices) or "nothing can be read here")
+        return Check(name, "note", " ".join(notices) or "nothing can be read on this machine")
     missing = [metric.key for metric in sampler.metrics if metric.key not in read]
-    found = ", ".join([*reach.counted_gpus, f"{len(read)} {'figure' if len(read) == 1 else 'figures'}"])
+    text = ", ".join([*reach.counted_gpus, f"{len(read)} {'figure' if len(read) == 1 else 'figures'}"])
     if missing:
-        found += f"; not here: {_named(missing)}"
-    remedy = next((text for part, text in _REMEDIES.items() if any(part in key for key in missing)), "")
-    return Check(name, "note" if notices else "ok", " ".join([found, *notices]), remedy)
+        text += f"; missing: {_missing_text(missing)}"
+    remedy = next((advice for part, advice in _REMEDIES.items() if any(part in key for key in missing)), "")
+    return Check(name, "note" if notices else "ok", " ".join([text, *notices]), remedy)
 
 
-def _named(missing: list[str]) -> str:
+def _missing_text(missing: list[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for key in missing:
         by_reason.setdefault(_reason(key), []).append(key.partition("/")[2])
@@ -117,5 +120,5 @@ def _named(missing: list[str]) -> str:
 
 
 def _reason(key: str) -> str:
-    fitting = [beginning for beginning in _REASONS if key.startswith(beginning)]
-    return _REASONS[max(fitting, key=len)] if fitting else ""
+    prefixes = [prefix for prefix in _REASONS if key.startswith(prefix)]
+    return _REASONS[max(prefixes, key=len)] if prefixes else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope import filesystem, plugins
 from stepscope.cli.checks.machine_checks import reach_of
-from stepscope.cli.checks.store_checks import check_agent, existing
+from stepscope.cli.checks.store_checks import check_agent, nearest_existing
 from stepscope.config.sections import MIB, Settings
 from stepscope.samplers.base import Sampler
 from stepscope.views.formatting import size
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RETENTION_SHARE = 0.1
-"""Of the space that is free, so much is for runs."""
+"""Share of the free disk space to use for runs."""
 
 WIDTH = 96
 
-Make = Callable[[str], Sampler]
+MakeSampler = Callable[[str], Sampler]
 
 
 def fitting_settings(
     folder: Path,
     mounts: Path = filesystem.MOUNTS,
-    make: Make = lambda name: plugins.make("samplers", name, Sampler, {}),  # type: ignore[type-abstract]  # only its members
+    make_sampler: MakeSampler = lambda name: plugins.make("samplers", name, Sampler, {}),  # type: ignore[type-abstract]  # only its members
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
     """The text of a settings file for runs that are recorded into a folder on this machine."""
@@ -38,7 +38,7 @@ def fitting_settings(
         *_of_store(folder),
         *_of_recorder(folder, mounts),
         *_of_agent(folder),
-        *_of_samplers(make, sleep),
+        *_of_samplers(make_sampler, sleep),
     ]
     head = "# Settings that fit this machine, written by: stepscope doctor --write-settings\n"
     head += "# Every other setting has its default. All of them are explained by: stepscope config init\n"
@@ -46,7 +46,7 @@ def fitting_settings(
 
 
 def _of_store(folder: Path) -> Iterator[str]:
-    place = existing(folder)
+    place = nearest_existing(folder)
     free = shutil.disk_usage(place).free
     limit = max(int(free * RETENTION_SHARE) // MIB, 1) * MIB
     why = (
@@ -78,13 +78,13 @@ def _of_agent(folder: Path) -> Iterator[str]:
         yield f"agent:\n{_comment(why)}  mode: thread\n"
 
 
-def _of_samplers(make: Make, sleep: Callable[[float], None]) -> Iterator[str]:
+def _of_samplers(make_sampler: MakeSampler, sleep: Callable[[float], None]) -> Iterator[str]:
     lines = []
     for name in plugins.names("samplers"):
-        reach = reach_of(make(name), sleep)
+        reach = reach_of(make_sampler(name), sleep)
         if not reach.read:
             why = " ".join(reach.notices) or "Nothing of it can be read on this machine."
-            lines.append(f"  {name}:\n{_comment(f'{why} Remove this when that has changed.', 4)}")
+            lines.append(f"  {name}:\n{_comment(f'{why} Remove this entry when that changes.', 4)}")
             lines.append("    enabled: false\n")
         elif reach.gpus:
             gpus = ", ".join(reach.counted_gpus)

@@ -1,4 +1,4 @@
-"""Checks of what comes from elsewhere: PyTorch, optional packages."""
+"""Checks of PyTorch and of optional packages."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from importlib import metadata
 
 from stepscope.cli.checks.store_checks import Check
 
-TORCH_WITHIN_S = 120.0
+TORCH_TIMEOUT_S = 120.0
 NOT_FEATURES = frozenset({"all", "dev"})
 
 _REQUIREMENT = re.compile(r"(?P<package>[A-Za-z0-9._-]+).*extra == ['\"](?P<extra>[^'\"]+)['\"]")
-_ASK_TORCH = (
+_TORCH_SCRIPT = (
     "import torch; print(torch.version.cuda or torch.version.hip or '', torch.cuda.is_available(),"
     " torch.cuda.device_count(), sep='|')"
 )
 
 
 def check_torch() -> Check:
-    """Which PyTorch is installed, and whether it can use a GPU; asked in a process of its own."""
+    """Which PyTorch is installed, and whether it can use a GPU; imported in a separate process."""
     version = _version("torch")
     if version is None:
         return Check("torch", "note", "PyTorch is not installed.", "pip install 'stepscope[torch]'")
     try:
-        answer = subprocess.run(
-            [sys.executable, "-c", _ASK_TORCH],
+        result = subprocess.run(
+            [sys.executable, "-c", _TORCH_SCRIPT],
             capture_output=True,
             text=True,
             check=True,
-            timeout=TORCH_WITHIN_S,
+            timeout=TORCH_TIMEOUT_S,
         )
     except (OSError, subprocess.SubprocessError):
         return Check(
@@ -39,11 +39,11 @@ def check_torch() -> Check:
             f"PyTorch {version} is installed but cannot be imported.",
             'See why with: python -c "import torch"',
         )
-    return _torch_answer(version, answer.stdout)
+    return _torch_check(version, result.stdout)
 
 
-def _torch_answer(version: str, answer: str) -> Check:
-    toolkit, usable, count = answer.strip().splitlines()[-1].split("|")
+def _torch_check(version: str, output: str) -> Check:
+    toolkit, usable, count = output.strip().splitlines()[-1].split("|")
     if usable == "True":
         return Check("torch", "ok", f"PyTorch {version} can use {count} GPU(s), built for {toolkit}")
     if not toolkit:
@@ -57,12 +57,12 @@ def _torch_answer(version: str, answer: str) -> Check:
 
 
 def check_extras() -> Check:
-    """Which optional features are installed, and how to have the others."""
+    """Which optional features are installed, and how to install the others."""
     packages: dict[str, list[str]] = {}
     try:
         requirements = metadata.requires("stepscope") or ()
     except metadata.PackageNotFoundError:
-        return Check("extras", "note", "stepscope runs from its sources; which extras it has is not known")
+        return Check("extras", "note", "stepscope runs from its sources; its extras are unknown")
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
         if match and match["extra"] not in NOT_FEATURES:
@@ -75,7 +75,7 @@ def check_extras() -> Check:
         "extras",
         "ok",
         f"installed: {present}; not installed: {', '.join(sorted(missing))}",
-        f"To have one: pip install 'stepscope[{sorted(missing)[0]}]'",
+        f"To install one: pip install 'stepscope[{sorted(missing)[0]}]'",
     )
 
 

@@ -1,4 +1,4 @@
-"""Finds what a monitor or an agent would refuse or ignore of settings that can be read."""
+"""Finds settings that can be read but that a monitor or an agent would refuse or ignore."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PART = re.compile(r"\.([\w-]+)|\[(\d+)\]")
 
 
 def problems_of(loaded: Loaded) -> list[Problem]:
-    """Everything that is wrong, each with where it was written, in the order of the lines."""
+    """All problems of the settings, each with its file and line, in the order of the lines."""
     check = _Check(loaded)
     settings = loaded.settings
     check.attempt(("privacy",), lambda: privacy_of(settings.privacy))
@@ -48,25 +48,25 @@ def problems_of(loaded: Loaded) -> list[Problem]:
 
 
 def alert_problems(loaded: Loaded) -> list[Problem]:
-    """The same for the section `alerts` alone."""
+    """The same for the section `alerts` only."""
     check = _Check(loaded)
     check.alerts(loaded.settings.alerts)
     return check.in_order()
 
 
 class _Check:
-    """Collects what is wrong with settings."""
+    """Collects problems of settings."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._problems: list[Problem] = []
 
     def in_order(self) -> list[Problem]:
-        """What was found, by the lines it is on."""
-        return sorted(self._problems, key=lambda one: _line(one.origin))
+        """The problems, sorted by line."""
+        return sorted(self._problems, key=lambda problem: _line(problem.origin))
 
     def attempt(self, key: Key, act: Callable[[], Any]) -> Any:
-        """What is made of the setting at a key; None where that fails, which is noted."""
+        """The result of `act`, which uses the setting at `key`; None where it fails, which is noted."""
         try:
             return act()
         except StepscopeError as error:
@@ -78,7 +78,7 @@ class _Check:
         return None
 
     def alerts(self, alerts: Alerts) -> None:
-        """Rules, limits, switches, channels and quiet hours."""
+        """Checks rules, thresholds, disabled rules, channels and quiet hours."""
         rules = [*self._rules(alerts), *self._thresholds(alerts)]
         self._disabled(alerts, {rule.name for rule in (*rules, *default_rules())})
         if alerts.quiet_hours is not None:
@@ -96,7 +96,7 @@ class _Check:
             if rule is None:
                 continue
             if rule.name in names:
-                text = f"{dotted(key)}.name is {rule.name!r}, which another rule has; names must be unique."
+                text = f"{dotted(key)}.name is {rule.name!r}, the name of another rule; names must be unique."
                 self._note((*key, "name"), text)
             names.add(rule.name)
             for name in rule.channels or ():
@@ -108,8 +108,8 @@ class _Check:
     def _thresholds(self, alerts: Alerts) -> Iterator[Rule]:
         for name, limit in alerts.thresholds.items():
             key = ("alerts", "thresholds", name)
-            made = self.attempt(key, functools.partial(threshold_rules, {name: limit}))
-            yield from made or ()
+            rules = self.attempt(key, functools.partial(threshold_rules, {name: limit}))
+            yield from rules or ()
 
     def _disabled(self, alerts: Alerts, known: set[str]) -> None:
         for number, name in enumerate(alerts.disabled):
@@ -130,7 +130,7 @@ class _Check:
         self.attempt(key, lambda: make_channel(name, options))
 
     def samplers(self) -> None:
-        """Names and options of samplers."""
+        """Checks names and options of samplers."""
         known = plugins.names("samplers")
         for name, settings in self._loaded.settings.samplers.items():
             key = ("samplers", name)
@@ -147,24 +147,24 @@ class _Check:
                 self._options(key, kind, options)
 
     def _own_options(self, name: str) -> set[str]:
-        """The options that were written for a sampler itself, and not handed down from `default`."""
+        """The options written for a sampler itself, and not inherited from `default`."""
         options = self._loaded.settings.samplers[name].options
         if name == "default" or "default" not in self._loaded.settings.samplers:
             return set(options)
-        handed_down = self._loaded.settings.samplers["default"].options
-        return {option for option in options if options[option] != handed_down.get(option, object())}
+        inherited = self._loaded.settings.samplers["default"].options
+        return {option for option in options if options[option] != inherited.get(option, object())}
 
     def exporters(self) -> None:
-        """Names and options of exporters."""
+        """Checks names and options of exporters."""
         known = running_exporters()
         for name, options in self._loaded.settings.exporters.items():
             key = ("exporters", name)
             if not self._is_on(key, options):
                 continue
             if name in known:
-                wanted = {option: value for option, value in options.items() if option != "enabled"}
-                self._options(key, known[name], wanted)
-                self._exporter(key, name, wanted)
+                own_options = {option: value for option, value in options.items() if option != "enabled"}
+                self._options(key, known[name], own_options)
+                self._exporter(key, name, own_options)
             elif name in plugins.names("exporters"):
                 text = f"{name!r} writes runs that have ended: stepscope export. "
                 self._note(key, text + f"There are: {', '.join(known)}.")
@@ -172,13 +172,13 @@ class _Check:
                 self._note(key, f"there is no exporter {name!r}; {_suggestion(name, known)}")
 
     def _exporter(self, key: Key, name: str, options: dict[str, Any]) -> None:
-        """What an exporter itself has against values of the right type."""
+        """Checks values of the right type that the exporter itself refuses."""
         try:
             plugins.make("exporters", name, Feed, options, {})  # type: ignore[type-abstract]  # only its members
         except ConfigError as error:
             self._note(_key_named_by(str(error), key), str(error))
         except StepscopeError:
-            return  # said of its options already
+            return  # already noted for its options
 
     def _options(self, key: Key, kind: type, options: dict[str, Any]) -> None:
         try:
@@ -200,32 +200,32 @@ class _Check:
 
 
 def running_exporters() -> dict[str, type[Feed]]:
-    """The exporters that take what a run records while it goes on, by their names in the settings."""
-    found: dict[str, type[Feed]] = {}
+    """The exporters that export while a run is recorded, by their names in the settings."""
+    exporters: dict[str, type[Feed]] = {}
     for name in plugins.names("exporters"):
         try:
-            found[name] = plugins.load("exporters", name, Feed)  # type: ignore[type-abstract]  # only its members
+            exporters[name] = plugins.load("exporters", name, Feed)  # type: ignore[type-abstract]  # only its members
         except (StepscopeError, ImportError):
             continue  # it writes runs that have ended, or lacks a package
-    return found
+    return exporters
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    meant = nearest(name, known)
-    return f"did you mean {meant!r}?" if meant else f"there are: {', '.join(sorted(known)) or 'none'}."
+    similar = nearest(name, known)
+    return f"did you mean {similar!r}?" if similar else f"there are: {', '.join(sorted(known)) or 'none'}."
 
 
 def _key_named_by(text: str, key: Key) -> Key:
-    """The key that a text begins with, where that is below the one it is about; else that one."""
+    """The key that a message begins with, if it is below `key`; otherwise `key`."""
     rest = text.removeprefix(dotted(key))
     if rest == text:
         return key
-    found = key
+    named = key
     at = 0
     while (part := _PART.match(rest, at)) is not None:
-        found = (*found, part[1] if part[1] is not None else int(part[2]))
+        named = (*named, part[1] if part[1] is not None else int(part[2]))
         at = part.end()
-    return found
+    return named
 
 
 def _line(origin: str) -> tuple[bool, int]:

@@ -1,4 +1,4 @@
-"""Checks of the place runs are recorded in, each a question with one answer."""
+"""Checks of the store folder, its file system, database, journals and agent."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 Outcome = Literal["ok", "note", "problem"]
 
-OLDEST_SQLITE = (3, 35, 0)
-"""The first whose ON CONFLICT needs no list of columns."""
+MIN_SQLITE = (3, 35, 0)
+"""The first version whose ON CONFLICT needs no list of columns."""
 
 COMFORTABLE_BYTES = 1 << 30
-START_WITHIN_S = 30.0
+START_TIMEOUT_S = 30.0
 DATABASE_REMEDY = "Restore the file from a copy, or move it away to begin a new store."
-CLOSED_REMEDY = (
+ACCESS_REMEDY = (
     "Ask its owner for read and write access to all of the folder, or name another one with STEPSCOPE_DIR."
 )
 MAX_VERIFIED_BYTES = 256 << 20
-"""A larger database is not read from end to end, which would take minutes."""
+"""A larger database is not verified completely, which would take minutes."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it stands, and what to do about it."""
+    """What was checked, the result, and what to do about it."""
 
     name: str
     outcome: Outcome
@@ -58,21 +58,21 @@ class Check:
 
 
 def check_python() -> Check:
-    """Which Python this is, and whether the system is one that is supported."""
-    found = f"{platform.python_version()} at {sys.executable}"
+    """Which Python this is, and whether the operating system is supported."""
+    python = f"{platform.python_version()} at {sys.executable}"
     if sys.platform != "linux":
         return Check(
             "python",
             "note",
-            f"{found}, on {platform.system()}",
-            "stepscope is tested on Linux; what it learns from /proc is missing elsewhere.",
+            f"{python}, on {platform.system()}",
+            "stepscope is tested on Linux; figures from /proc are missing elsewhere.",
         )
-    return Check("python", "ok", found)
+    return Check("python", "ok", python)
 
 
 def check_folder(folder: Path) -> Check:
-    """Whether the store folder is there, or can be made, and takes files."""
-    place = existing(folder)
+    """Whether the store folder exists, or can be created, and is writable."""
+    place = nearest_existing(folder)
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
@@ -80,20 +80,20 @@ def check_folder(folder: Path) -> Check:
         return Check(
             "store",
             "problem",
-            f"{place} takes no files: {error.strerror}.",
+            f"{place} is not writable: {error.strerror}.",
             "Give this user write access, or name another folder with STEPSCOPE_DIR.",
         )
     if place != folder:
-        return Check("store", "ok", f"{folder} will be made by the first run")
-    closed = [one for one in (database(folder), journals_of(folder)) if _is_closed(one)]
-    if closed:
+        return Check("store", "ok", f"{folder} will be created by the first run")
+    inaccessible = [path for path in (database(folder), journals_of(folder)) if _is_inaccessible(path)]
+    if inaccessible:
         return Check(
             "store",
             "problem",
-            f"{closed[0]} may not be read and written by this user.",
-            CLOSED_REMEDY,
+            f"{inaccessible[0]} is not readable and writable for this user.",
+            ACCESS_REMEDY,
         )
-    return Check("store", "ok", f"{folder} is there and takes files")
+    return Check("store", "ok", f"{folder} exists and is writable")
 
 
 def check_file_system(folder: Path, mounts: Path = filesystem.MOUNTS) -> Check:
@@ -105,21 +105,21 @@ def check_file_system(folder: Path, mounts: Path = filesystem.MOUNTS) -> Check:
         "file system",
         "note",
         f"{kind}, shared over the network; the database is {database(folder, mounts)}",
-        "Other hosts read this store through their own database. To have one place, name a folder on a "
+        "Other hosts read this store through their own database. To have one database, name a folder on a "
         "local disk with STEPSCOPE_DIR.",
     )
 
 
 def check_space(folder: Path, settings: Settings) -> Check:
-    """Whether the disk has room."""
-    free = shutil.disk_usage(existing(folder)).free
-    found = f"{size(free)} free"
+    """Whether the disk has enough free space."""
+    free = shutil.disk_usage(nearest_existing(folder)).free
+    free_text = f"{size(free)} free"
     remedy = "Free some space, or name a folder on another disk with STEPSCOPE_DIR."
     if free < 4 * settings.recorder.segment_bytes:
-        return Check("space", "problem", found, remedy)
+        return Check("space", "problem", free_text, remedy)
     if free < COMFORTABLE_BYTES:
-        return Check("space", "note", found, remedy)
-    return Check("space", "ok", found)
+        return Check("space", "note", free_text, remedy)
+    return Check("space", "ok", free_text)
 
 
 def check_journal(folder: Path, settings: Settings, mounts: Path = filesystem.MOUNTS) -> Check:
@@ -139,13 +139,12 @@ def check_journal(folder: Path, settings: Settings, mounts: Path = filesystem.MO
 
 
 def check_unread(folder: Path) -> Check:
-    """How much of the journals no agent has taken in yet."""
-    waiting = sum(_unread(folder))
-    if waiting and agent_pid(folder) is None:
-        return Check(
-            "unread", "note", f"{size(waiting)} wait in journals", "Take them in with: stepscope runs"
-        )
-    return Check("unread", "ok", f"{size(waiting)} wait in journals" if waiting else "nothing waits")
+    """How much of the journals is not yet in the database."""
+    unread = sum(_unread(folder))
+    text = f"{size(unread)} of journals not yet in the database" if unread else "no unread journals"
+    if unread and agent_pid(folder) is None:
+        return Check("unread", "note", text, "Read them into the database with: stepscope runs")
+    return Check("unread", "ok", text)
 
 
 def _unread(folder: Path) -> Iterator[int]:
@@ -163,32 +162,34 @@ def _unread(folder: Path) -> Iterator[int]:
 
 def check_set_aside(folder: Path) -> Iterator[Check]:
     """Which journals could not be read or stored, why, and what to do about each."""
-    found = {folder / one.path: (one.reason, one.advice) for one in _noted_as_set_aside(folder)}
-    if agent_pid(folder) is None:  # nobody has noted what has come since
-        found |= _unreadable(folder)
-    for path, (reason, advice) in found.items():
+    reasons = {
+        folder / journal.path: (journal.reason, journal.advice) for journal in _stored_set_aside(folder)
+    }
+    if agent_pid(folder) is None:  # newer journals have not been noted
+        reasons |= _unreadable(folder)
+    for path, (reason, advice) in reasons.items():
         yield Check("journal", "note", f"{path} is set aside: {reason}.", advice or "It is tried again.")
 
 
-def _noted_as_set_aside(folder: Path) -> list[SetAside]:
+def _stored_set_aside(folder: Path) -> list[SetAside]:
     try:
         reader = SqliteReader(database(folder))
     except StoreError:
         return []
     try:
         return reader.set_aside()
-    except StoreError:  # the check of the database says so
+    except StoreError:  # the check of the database reports it
         return []
     finally:
         reader.close()
 
 
 def _unreadable(folder: Path) -> dict[Path, tuple[str, str]]:
-    """The journals that cannot even be opened, and why."""
-    found: dict[Path, tuple[str, str]] = {}
+    """The journals that cannot be opened, and why."""
+    reasons: dict[Path, tuple[str, str]] = {}
 
     def note(path: Path, error: Exception) -> None:
-        found[path] = explain(path, error)
+        reasons[path] = explain(path, error)
 
     for _, path in list_folder(folder, note).journals:
         try:
@@ -197,38 +198,38 @@ def _unreadable(folder: Path) -> dict[Path, tuple[str, str]]:
             continue
         except (OSError, JournalError) as error:
             note(path, error)
-    return found
+    return reasons
 
 
 def check_agent(folder: Path, settings: Settings) -> Check:
-    """Whether an agent attends to the folder, or one can be started."""
+    """Whether an agent serves the folder, or one can be started."""
     pid, report = agent_pid(folder), read_report(folder)
     if report is not None and report.trouble and pid in (None, report.pid):
-        found = f"process {report.pid} could not work: {report.trouble}"
-        return Check("agent", "problem", found, f"Its log is {folder / LOG_NAME}.")
+        failed = f"process {report.pid} could not work: {report.trouble}"
+        return Check("agent", "problem", failed, f"Its log is {folder / LOG_NAME}.")
     if pid is not None:
         older = older_agent(folder)
-        found = f"process {pid} attends to this folder"
-        return Check("agent", "note", found, older) if older else Check("agent", "ok", found)
+        running = f"process {pid} is the agent of this folder"
+        return Check("agent", "note", running, older) if older else Check("agent", "ok", running)
     if settings.agent.mode != "process":
         return Check("agent", "ok", f"none now; agent.mode is {settings.agent.mode}")
     try:
-        subprocess.run([sys.executable, "-c", ""], check=True, timeout=START_WITHIN_S)
+        subprocess.run([sys.executable, "-c", ""], check=True, timeout=START_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         return Check(
             "agent",
             "note",
             f"no process can be started here: {error}",
-            "Set STEPSCOPE_AGENT__MODE=thread to have the agent inside the training process.",
+            "Set STEPSCOPE_AGENT__MODE=thread to run the agent inside the training process.",
         )
     return Check("agent", "ok", "none now; the first run starts one")
 
 
 def check_sqlite(folder: Path) -> Check:
-    """Whether the SQLite library is new enough, and the store's file one this stepscope reads."""
+    """Whether the SQLite library is new enough, and the store's file can be read."""
     library = f"SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        needed = ".".join(map(str, OLDEST_SQLITE))
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        needed = ".".join(map(str, MIN_SQLITE))
         return Check(
             "database",
             "problem",
@@ -242,16 +243,16 @@ def check_sqlite(folder: Path) -> Check:
         reader = SqliteReader(path)
     except StoreError as error:
         may_read = os.access(path, os.R_OK)
-        return Check("database", "problem", str(error), DATABASE_REMEDY if may_read else CLOSED_REMEDY)
+        return Check("database", "problem", str(error), DATABASE_REMEDY if may_read else ACCESS_REMEDY)
     try:
-        taken = reader.bytes_used()
-        if taken <= MAX_VERIFIED_BYTES:
+        bytes_used = reader.bytes_used()
+        if bytes_used <= MAX_VERIFIED_BYTES:
             reader.verify()
     except StoreError as error:
         return Check("database", "problem", str(error), DATABASE_REMEDY)
     finally:
         reader.close()
-    return Check("database", "ok", f"{library}; {path}, version {_version(path)}, {size(taken)}")
+    return Check("database", "ok", f"{library}; {path}, version {_version(path)}, {size(bytes_used)}")
 
 
 def _version(path: Path) -> int:
@@ -262,12 +263,12 @@ def _version(path: Path) -> int:
         connection.close()
 
 
-def _is_closed(path: Path) -> bool:
-    """Whether something is there that this user may not use."""
+def _is_inaccessible(path: Path) -> bool:
+    """Whether a path exists that this user may not use."""
     needed = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
     return path.exists() and not os.access(path, needed)
 
 
-def existing(folder: Path) -> Path:
+def nearest_existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())

@@ -1,1 +1,1 @@
-"""What commands print and write: tables, text, files."""
+"""Output of commands: tables, text, files."""

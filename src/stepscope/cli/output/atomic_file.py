@@ -1,4 +1,4 @@
-"""Writes files so that each appears whole or not at all."""
+"""Writes files atomically: each appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Refuses to write over what is there, unless it is a file and that is wanted."""
+    """Raises where the path exists, unless it is a file and `force` is set."""
     if path.exists() and not path.is_file():
-        raise StepscopeError(f"{path} is there and is no file; name another output.")
+        raise StepscopeError(f"{path} exists and is not a file; name another output.")
     if path.exists() and not force:
         raise StepscopeError(f"{path} exists; pass --force to replace it.")
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """A file beside the target that takes its name when all is written."""
-    with whole_files(force=force) as files, files.open(path) as file:
+def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """A temporary file that gets the name of the target when everything is written."""
+    with atomic_files(force=force) as files, files.open(path) as file:
         yield file
 
 
 @contextlib.contextmanager
-def whole_files(*, force: bool) -> Iterator[WholeFiles]:
-    """Several files that take their names together, when all is written; none on any error."""
-    files = WholeFiles(force=force)
+def atomic_files(*, force: bool) -> Iterator[AtomicFiles]:
+    """Several files that get their names together when everything is written; none on any error."""
+    files = AtomicFiles(force=force)
     try:
         yield files
         files.publish()
@@ -42,38 +42,38 @@ def whole_files(*, force: bool) -> Iterator[WholeFiles]:
         files.discard()
 
 
-class WholeFiles:
-    """Files under other names, beside those they will have."""
+class AtomicFiles:
+    """Temporary files, in the folders of their targets."""
 
     def __init__(self, *, force: bool) -> None:
         self._force = force
-        self._hidden: dict[Path, Path] = {}
+        self._temporary: dict[Path, Path] = {}
 
     def open(self, path: Path) -> BinaryIO:
-        """A file to write to, the same one when asked again; the caller closes it."""
-        if path in self._hidden:
-            return self._hidden[path].open("ab")
+        """Opens a file to write, or to append if it was opened before; the caller closes it."""
+        if path in self._temporary:
+            return self._temporary[path].open("ab")
         refuse_existing(path, force=self._force)
-        hidden = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
         try:
-            file = hidden.open("xb")
+            file = temporary.open("xb")
         except OSError as error:
             raise StepscopeError(f"{path} cannot be written: {error.strerror}.") from error
-        self._hidden[path] = hidden
+        self._temporary[path] = temporary
         return file
 
     @property
     def paths(self) -> list[Path]:
-        """The names the files will have."""
-        return list(self._hidden)
+        """The targets of the files."""
+        return list(self._temporary)
 
     def publish(self) -> None:
         """Gives every file its name."""
-        for path, hidden in list(self._hidden.items()):
-            hidden.replace(path)
-            del self._hidden[path]
+        for path, temporary in list(self._temporary.items()):
+            temporary.replace(path)
+            del self._temporary[path]
 
     def discard(self) -> None:
-        """Deletes what has not got its name."""
-        for hidden in self._hidden.values():
-            hidden.unlink(missing_ok=True)
+        """Deletes files that were not published."""
+        for temporary in self._temporary.values():
+            temporary.unlink(missing_ok=True)

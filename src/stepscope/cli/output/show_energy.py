@@ -1,4 +1,4 @@
-"""Draws what a run has used and cost."""
+"""Formats the energy, carbon dioxide and cost of a run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ def energy_lines(report: EnergyReport) -> list[str]:
     if report.total.value is None:
         return []
     parts = {"GPU": report.gpu, "CPU": report.cpu, "DRAM": report.dram}
-    known = [f"{name} {_kwh(one)} by {one.method}" for name, one in parts.items() if one.value is not None]
-    lines = [f"energy   {_kwh(report.total)} ({', '.join(known)})"]
-    each = [
+    measured = [
+        f"{name} {_kwh(figure)} by {figure.method}"
+        for name, figure in parts.items()
+        if figure.value is not None
+    ]
+    lines = [f"energy   {_kwh(report.total)} ({', '.join(measured)})"]
+    rates = [
         f"{figure.value:.3g} {figure.unit} a {thing}"
         for thing, figure in (("step", report.per_step), ("thousand samples", report.per_thousand_samples))
         if figure.value is not None
     ]
-    if each:
-        lines.append(f"         {', '.join(each)}")
+    if rates:
+        lines.append(f"         {', '.join(rates)}")
     if report.carbon_dioxide.value is None:
         lines.append(f"CO2      unknown: {report.carbon_dioxide.how}")
     else:
@@ -37,15 +41,14 @@ def _cost_lines(report: EnergyReport) -> list[str]:
     lines = []
     if report.electricity.value is not None:
         lines.append(f"cost     {report.electricity.value:.4g} {report.electricity.unit} of electricity")
-    for one in report.rented:
-        hours = f"{one.gpu_hours:.3g} GPU-hours of {one.gpu or 'a GPU without a name'}"
-        if one.amount is None:
+    for rent in report.rented:
+        hours = f"{rent.gpu_hours:.3g} GPU-hours of {rent.gpu or 'a GPU without a name'}"
+        if rent.amount is None:
             lines.append(f"cost     unknown: {hours}, and no price; set energy.gpu_price_per_hour")
         else:
-            of = ", ".join(part for part in (one.provider, one.date) if part)
-            lines.append(
-                f"cost     {one.amount:.4g} {one.currency}: {hours} at {one.per_hour:g} an hour ({of})"
-            )
+            source = ", ".join(part for part in (rent.provider, rent.date) if part)
+            price = f"{rent.per_hour:g} an hour ({source})"
+            lines.append(f"cost     {rent.amount:.4g} {rent.currency}: {hours} at {price}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Draws what the machine did during a run."""
+"""Formats the figures of the machine during a run."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _UNITS: dict[str, Callable[[float], str]] = {
 }
 
 
-def device_lines(one: Run) -> list[str]:
-    """What the run ran on."""
+def device_lines(run: Run) -> list[str]:
+    """A line for each GPU of the run."""
     lines = []
-    for event in one.own_events("device"):
+    for event in run.own_events("device"):
         fields = event.fields
         if "vendor" in fields:
             memory = fields.get("memory_total_bytes")
-            held = f", {size(memory)}" if memory else ""
+            capacity = f", {size(memory)}" if memory else ""
             driver = f", driver {fields['driver']}" if fields.get("driver") else ""
-            lines.append(text.safe(f"gpu {fields['index']}: {fields['name']}{held}{driver}"))
+            lines.append(text.safe(f"gpu {fields['index']}: {fields['name']}{capacity}{driver}"))
     return list(dict.fromkeys(lines))
 
 
-def machine_lines(one: Run, pattern: str | None, most: int | None, sparks: int) -> list[str]:
-    """A line for each figure: whose it is, its mean, its extremes and its course."""
-    figures = list(machine_figures(one, pattern, sparks))
+def machine_lines(run: Run, pattern: str | None, limit: int | None, sparks: int) -> list[str]:
+    """A line for each figure: its device, mean, minimum, maximum and trend."""
+    figures = list(machine_figures(run, pattern, sparks))
     if not figures:
         return []
-    shown = figures[: MAX_FIGURES if most is None else most]
+    shown = figures[: MAX_FIGURES if limit is None else limit]
     columns = [
         Column("KEY", elastic=True),
         Column("OF"),

@@ -1,4 +1,4 @@
-"""Draws how effective each phase of a learning-rate schedule was."""
+"""Formats the effect of each phase of a learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = [
 
 
 def schedule_lines(schedule: Schedule, width: int) -> list[str]:
-    """What the schedule is, a line of figures for each phase, and under it what can be said of it."""
+    """The name of the schedule, then a table row and a sentence for each phase."""
     if schedule.why:
         return textwrap.wrap(schedule.why, width)
     heading, *rows = table(COLUMNS, [_cells(phase) for phase in schedule.phases], width)
@@ -37,11 +37,11 @@ def schedule_lines(schedule: Schedule, width: int) -> list[str]:
 
 def _summary(schedule: Schedule) -> str:
     last = schedule.phases[-1].last_step
-    moved, sure = schedule.improvement, (schedule.confidence or 0.0) >= LIKELY
-    if moved is None:
+    improvement, is_likely = schedule.improvement, (schedule.confidence or 0.0) >= LIKELY
+    if improvement is None:
         return f"{schedule.name}, to step {last:,}"
-    change = f"{schedule.loss_key} {'fell' if moved > 0 else 'rose'} by {abs(moved):.3g}"
-    if not sure:
+    change = f"{schedule.loss_key} {'fell' if improvement > 0 else 'rose'} by {abs(improvement):.3g}"
+    if not is_likely:
         change = f"{schedule.loss_key} did not change by more than noise"
     return text.safe(f"{schedule.name}; to step {last:,}, {change}")
 

@@ -1,4 +1,4 @@
-"""Sets cells in columns that fit the screen, whatever the cells hold."""
+"""Formats tables that fit the width of the screen."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MIN_ELASTIC = 8
-"""An elastic column keeps at least so many characters."""
+"""Minimum width of an elastic column."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and how its cells are set."""
+    """A heading, and how its cells are formatted."""
 
     heading: str
     right: bool = False
     elastic: bool = False
     """Whether its cells are shortened to make the table fit."""
     painted: bool = False
-    """Whether a cell's own word says its colour."""
+    """Whether a cell's text determines its colour."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int) -> list[str]:
-    """Lines of a table no wider than the screen, as far as its elastic columns allow."""
+    """The lines of a table, no wider than the screen if its elastic columns allow that."""
     cells = [[safe(cell) for cell in row] for row in rows]
     widths = [
         max([cell_width(column.heading), *(cell_width(row[place]) for row in cells)])
@@ -41,7 +41,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], width: in
 
 
 def _squeeze(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Takes what is too much from the widest elastic column, again and again."""
+    """Narrows the widest elastic column, one character at a time, until the table fits."""
     elastic = [place for place, column in enumerate(columns) if column.elastic]
     excess = sum(widths) + 2 * (len(widths) - 1) - width
     while excess > 0 and elastic:
@@ -66,7 +66,7 @@ def _line(
 
 
 def shorten(text: str, width: int) -> str:
-    """Text cut to so many columns, with an ellipsis where something is missing."""
+    """Text cut to a width, with an ellipsis where something is missing."""
     if cell_width(text) <= width:
         return text
     kept, used = "", 0
@@ -79,7 +79,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def cell_width(text: str) -> int:
-    """The columns a terminal gives to text: two for wide characters, none for combining ones."""
+    """The columns that text takes on a terminal: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""Prints what came from data: harmless text, numbers, bars, strict JSON."""
+"""Prints data safely: text without control characters, numbers, sparklines, strict JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Buckets
 
 UNLIMITED = 100_000
-"""The width when nobody looks: what is piped is not shortened."""
+"""The width when the output is not a terminal: piped output is not shortened."""
 
 _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
@@ -38,21 +38,21 @@ _PLAIN_LEVELS = "_.-~=+*#"
 
 
 def safe(text: object) -> str:
-    """One line without anything a terminal would obey: control, escape and direction characters."""
+    """One line without characters that control a terminal: control, escape and direction characters."""
     without_sequences = _SEQUENCES.sub("", str(text))
     return _UNSAFE.sub("", _BREAKS.sub(" ", without_sequences))
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Prints lines that are safe already; what the terminal's encoding lacks becomes a question mark."""
+    """Prints lines that are already safe; characters the terminal cannot encode become question marks."""
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()  # a reader that has left is noticed here, where the command can still say so
+    sys.stdout.flush()  # a closed pipe raises here, where the command can still handle it
 
 
 def say(text: str) -> None:
-    """Tells the person something that is not data, on standard error."""
+    """Prints a message to standard error."""
     print(f"stepscope: {safe(text)}", file=sys.stderr)
 
 
@@ -72,34 +72,34 @@ def _strict(value: Any) -> Any:
 
 
 def nonfinite(value: float) -> str:
-    """The name JSON users know a number by that is not finite."""
+    """The usual JSON name of a number that is not finite."""
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
 
 
 def screen_width() -> int:
-    """The columns to fill: COLUMNS, else the terminal's, else no limit."""
+    """The width of the output: COLUMNS, else the terminal's, else no limit."""
     return shutil.get_terminal_size((UNLIMITED, 24)).columns
 
 
 def paint(text: str, style: str) -> str:
-    """Colours text where a terminal shows it and NO_COLOR is not set."""
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    if not wanted or os.environ.get("TERM") == "dumb" or style not in _COLOURS:
+    """Colours text if the output is a terminal and NO_COLOR is not set."""
+    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if not is_coloured or os.environ.get("TERM") == "dumb" or style not in _COLOURS:
         return text
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
 
 
 def number(value: float | None) -> str:
-    """A number as a table shows it; a dash when there is none."""
+    """A number for a table; a dash when there is none."""
     if value is None:
         return "-"
     return number_format.number(value, 5)
 
 
 def moment(seconds: float | None) -> str:
-    """Local date and time; a dash when it is not known."""
+    """Local date and time; a dash when unknown."""
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
@@ -117,12 +117,12 @@ def bucket_heights(buckets: Buckets) -> list[float | None]:
 
 
 def sparkline(heights: Sequence[float | None]) -> str:
-    """A line of bars; None leaves a gap, NaN is a cross. Plain ones where the terminal has no others."""
+    """A line of bars; None is a gap, NaN a cross. ASCII bars where the terminal has no block characters."""
     return bars(heights) if can_print(LEVELS) else bars(heights, _PLAIN_LEVELS, "x")
 
 
 def can_print(text: str) -> bool:
-    """Whether standard output has these characters."""
+    """Whether standard output can encode these characters."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -158,7 +158,7 @@ class EndedSilence(RequestBody):
 
 
 class NewRule(RequestBody):
-    """A rule; empty fields count as omitted. Without `when`, only `enabled` is allowed: it switches the rule."""
+    """A rule; empty fields count as omitted. Without `when`, only `enabled` is allowed and switches it."""
 
     when: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
     for_: Annotated[

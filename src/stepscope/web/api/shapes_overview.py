@@ -1,4 +1,4 @@
-"""Schemas of responses on one run's overview, steps, ranks, findings and configuration, and on comparisons."""
+"""Schemas of responses on a run's overview, steps, ranks, findings and configuration, and on comparisons."""
 
 from __future__ import annotations
 
