@@ -42,7 +42,7 @@ from stepscope.store.sqlite import SqliteStore
 from stepscope.views.metrics import metric_meaning
 from stepscope.web.access.incoming_request import API
 from stepscope.web.api import routes_page
-from stepscope.web.app import FAMILIES, create_app
+from stepscope.web.app import ROUTERS, create_app
 from stepscope.web.marks import Marks
 from stepscope.web.server.options import ServerOptions
 from tests.golden.command_line import render_cli, render_json_outputs
@@ -190,7 +190,7 @@ def _constant(value: object) -> str:
 
 def render_urls() -> str:
     """Every route of the server with its methods, and the addresses and query keys of the page."""
-    routes = [(API + route.path, route.methods) for family in FAMILIES for route in family.routes]
+    routes = [(API + route.path, route.methods) for family in ROUTERS for route in family.routes]
     routes += [(route.path, route.methods) for route in routes_page.router.routes]
     lines = sorted(f"{path} {' '.join(sorted(methods))}" for path, methods in routes)
     sources = [path for path in sorted(PAGE_SOURCES.rglob("*")) if path.suffix in {".svelte", ".ts"}]
