@@ -7,7 +7,7 @@ import { listenForKeys } from "./app/keyboard.svelte";
 import { live } from "./app/live.svelte";
 import { followLinks } from "./app/router.svelte";
 import { meta } from "./app/server.svelte";
-import { keepShell } from "./app/shell_worker";
+import { keepShell } from "./app/shell/service_worker";
 import { dressPage } from "./app/theme.svelte";
 import "./style/all.css";
 

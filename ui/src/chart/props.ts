@@ -1,8 +1,8 @@
 // What the chart components take.
 
 import type { ChartSpec, EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
-import type { Grouped } from "./groups";
-import type { ChartSync, Range } from "./sync";
+import type { Grouped } from "./series/run_groups";
+import type { ChartSync, Range } from "./control/sync";
 
 export interface OverlaidRun {
   id: string;

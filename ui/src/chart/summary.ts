@@ -1,7 +1,7 @@
 // Says in a sentence what a chart shows, for those who do not see it.
 
 import { count, duration, quantity, unitOf } from "../format";
-import { keyLabels } from "./labels";
+import { keyLabels } from "./series/labels";
 import type { Spread } from "../data/grouping";
 import type { Series } from "../data/types";
 

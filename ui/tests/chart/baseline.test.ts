@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { baselineText, differenceText, valuesAt } from "../../src/chart/baseline";
-import { ChartSync } from "../../src/chart/sync";
+import { baselineText, differenceText, valuesAt } from "../../src/chart/series/baseline";
+import { ChartSync } from "../../src/chart/control/sync";
 import { lineOf } from "./stage";
 
 describe("a baseline", () => {

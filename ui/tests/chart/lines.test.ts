@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { keyLabels } from "../../src/chart/labels";
-import { buildLines, type LineOptions } from "../../src/chart/lines";
-import { SourceLine } from "../../src/chart/source";
-import { ChartSync } from "../../src/chart/sync";
+import { keyLabels } from "../../src/chart/series/labels";
+import { buildLines, type LineOptions } from "../../src/chart/series/lines";
+import { SourceLine } from "../../src/chart/series/source";
+import { ChartSync } from "../../src/chart/control/sync";
 import type { Segment } from "../../src/data/types";
 import { bucketsOf } from "../synthetic";
 

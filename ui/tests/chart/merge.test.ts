@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { distinct, mergedWith, ofKey, whyNotMerged, type Mergeable } from "../../src/chart/merge";
-import { ChartSync } from "../../src/chart/sync";
+import { distinct, mergedWith, ofKey, whyNotMerged, type Mergeable } from "../../src/chart/series/merge";
+import { ChartSync } from "../../src/chart/control/sync";
 
 const chart = (key: string, unit = "", more: Partial<Mergeable> = {}) => ofKey(key, unit, more);
 

@@ -1,16 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compose, toneOf, type ChartSettings } from "../../src/chart/compose";
-import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/frame";
-import { isGapBefore } from "../../src/chart/gaps";
-import { MAX_READINGS, readingsAt } from "../../src/chart/nearest";
-import { paintMarks } from "../../src/chart/paint";
-import { endLabels, spread } from "../../src/chart/paint_labels";
-import { pile, pileHeight } from "../../src/chart/stack";
-import type { Canvas } from "../../src/chart/svg_canvas";
-import type { Theme } from "../../src/chart/theme";
-import { ChartSync } from "../../src/chart/sync";
-import { nonPositive, yRange, type YOptions } from "../../src/chart/y_range";
+import { compose, toneOf, type ChartSettings } from "../../src/chart/drawing/compose";
+import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/drawing/plot_area";
+import { isGapBefore } from "../../src/chart/series/gaps";
+import { MAX_READINGS, readingsAt } from "../../src/chart/series/nearest";
+import { paintMarks } from "../../src/chart/drawing/paint";
+import { endLabels, spread } from "../../src/chart/drawing/paint_labels";
+import { pile, pileHeight } from "../../src/chart/series/stack";
+import type { Canvas } from "../../src/chart/drawing/svg_canvas";
+import type { Theme } from "../../src/chart/drawing/theme";
+import { ChartSync } from "../../src/chart/control/sync";
+import { nonPositive, yRange, type YOptions } from "../../src/chart/series/y_range";
 import { lineOf } from "./stage";
 
 const FRAME: Frame = {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { dragged, gripAt } from "../../src/chart/brush";
-import { cividis } from "../../src/chart/cividis";
-import { glyphOf, othersOf, placeEvents, summaryOf } from "../../src/chart/event_marks";
-import { cellAt, heatScale } from "../../src/chart/heat";
-import { binScale, placeMarks, placeOf } from "../../src/chart/histogram_layout";
-import { logTicks, roundTicks } from "../../src/chart/scale_ticks";
+import { dragged, gripAt } from "../../src/chart/timeline/brush";
+import { cividis } from "../../src/chart/drawing/cividis";
+import { glyphOf, othersOf, placeEvents, summaryOf } from "../../src/chart/timeline/event_marks";
+import { cellAt, heatScale } from "../../src/chart/heatmap/heatmap_layout";
+import { binScale, placeMarks, placeOf } from "../../src/chart/bars/histogram_layout";
+import { logTicks, roundTicks } from "../../src/chart/drawing/scale_ticks";
 import { sparkPath } from "../../src/chart/spark_path";
-import { barAt, barText, hasPhases, layoutBars, paintBars } from "../../src/chart/step_bars";
-import type { Theme } from "../../src/chart/theme";
+import { barAt, barText, hasPhases, layoutBars, paintBars } from "../../src/chart/bars/step_bars";
+import type { Theme } from "../../src/chart/drawing/theme";
 import type { EventMark, Heatmap, StepBar } from "../../src/data/types";
 
 const event = (kind: string, step: number, end: number | null = null): EventMark => ({

@@ -4,7 +4,7 @@ import { SeriesLoader, type SeriesQuestion } from "../../src/data/batch";
 import type { LiveStream } from "../../src/data/live";
 import type { SeriesAnswer } from "../../src/data/series";
 import type { PointsOfSeries, Series, StreamEventName } from "../../src/data/types";
-import type { Line } from "../../src/chart/lines";
+import type { Line } from "../../src/chart/series/lines";
 import { bucketsOf } from "../synthetic";
 
 export class StagedLoader extends SeriesLoader {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import type { Frame } from "../../src/chart/frame";
-import { paintLines } from "../../src/chart/paint";
-import { pile } from "../../src/chart/stack";
-import { svgOf, type Drawing } from "../../src/chart/svg";
-import { SvgCanvas } from "../../src/chart/svg_canvas";
-import { theme } from "../../src/chart/theme";
+import type { Frame } from "../../src/chart/drawing/plot_area";
+import { paintLines } from "../../src/chart/drawing/paint";
+import { pile } from "../../src/chart/series/stack";
+import { svgOf, type Drawing } from "../../src/chart/drawing/svg";
+import { SvgCanvas } from "../../src/chart/drawing/svg_canvas";
+import { theme } from "../../src/chart/drawing/theme";
 import { lineOf } from "./stage";
 
 const FRAME: Frame = {

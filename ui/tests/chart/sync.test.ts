@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { ChartSync, type SyncState } from "../../src/chart/sync";
+import { ChartSync, type SyncState } from "../../src/chart/control/sync";
 import { SERIES_COLUMNS } from "../../src/data/types";
 import { bucketsOf, encode } from "../synthetic";
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { csvOfEverything, csvOfShown } from "../../src/chart/export";
+import { csvOfEverything, csvOfShown } from "../../src/chart/drawing/export";
 import { grainOf, nonfiniteText, outsideText, summaryOf } from "../../src/chart/summary";
-import { MAX_ROWS, tableOf } from "../../src/chart/table";
+import { MAX_ROWS, tableOf } from "../../src/chart/series/table";
 import { SERIES_COLUMNS } from "../../src/data/types";
 import { bucketsOf, encode } from "../synthetic";
 import { lineOf } from "./stage";

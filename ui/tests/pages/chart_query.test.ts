@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ChartSync } from "../../src/chart/sync";
+import { ChartSync } from "../../src/chart/control/sync";
 import { linkTo, queryOf, stateOf } from "../../src/pages/run/chart_query";
 
 const HERE = "http://127.0.0.1:8787/run/a/metrics?q=loss";

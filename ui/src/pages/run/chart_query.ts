@@ -1,6 +1,6 @@
 // How the charts of a run are drawn, as it stands in an address.
 
-import type { SyncState } from "../../chart/sync";
+import type { SyncState } from "../../chart/control/sync";
 import { AXIS_NAMES } from "../../data/axis";
 import type { SmoothingKind } from "../../data/smoothing";
 import type { AxisName } from "../../data/types";

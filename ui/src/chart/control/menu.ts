@@ -1,0 +1,153 @@
+// What can be done with a chart, as entries of its menu.
+
+import type { ChartSpec } from "../../data/types";
+import type { ChartChoices } from "./choices.svelte";
+import type { ChartController } from "./controller";
+import { copyPicture, csvOfEverything, csvOfShown, saveText } from "../drawing/export";
+import { toggleFullScreen } from "./keys";
+import type { ChartPins } from "../props";
+import type { ChartSync } from "./sync";
+import { theme } from "../drawing/theme";
+
+export interface MenuItem {
+  label: string;
+  /** Undefined for what is done, true or false for what is on or off. */
+  checked?: boolean;
+  /** Why it cannot be done now. */
+  whyNot?: string | null;
+  act(): void;
+}
+
+export interface MenuContext {
+  title: string;
+  run: string;
+  runs: string[];
+  keys: string[];
+  kind: "line" | "stack" | "band";
+  sync: ChartSync;
+  choices: ChartChoices;
+  many: boolean;
+  pins: ChartPins | undefined;
+  /** The chart as it can be shown elsewhere. */
+  spec(): ChartSpec;
+  controller(): ChartController | null;
+  figure(): HTMLElement;
+  say(text: string): void;
+}
+
+export function menuItems(context: MenuContext): MenuItem[] {
+  const { choices } = context;
+  return [
+    { label: "Full screen", act: () => void toggleFullScreen(context.figure()) },
+    { label: "Show as table", checked: choices.table, act: () => void (choices.table = !choices.table) },
+    { label: "Reset zoom", act: () => context.controller()?.reset() },
+    ...(context.kind === "stack" ? ofPile(context) : ofLines(context)),
+    ...toKeep(context),
+    ...toTakeAway(context),
+  ];
+}
+
+function toKeep({ pins, keys, spec }: MenuContext): MenuItem[] {
+  if (!pins) return [];
+  const label = pins.has(keys) ? "Unpin from Overview" : "Pin to Overview";
+  return [{ label, whyNot: pins.whyNot, act: () => pins.toggle(spec()) }];
+}
+
+function ofPile({ choices }: MenuContext): MenuItem[] {
+  const act = (): void => void (choices.share = !choices.share);
+  return [{ label: "Share in percent", checked: choices.share, act }];
+}
+
+function ofLines(context: MenuContext): MenuItem[] {
+  const { sync, choices } = context;
+  const logY = choices.logY ?? sync.state.logY;
+  const { clip } = sync.state;
+  const items: MenuItem[] = [
+    { label: "Logarithmic y", checked: logY, act: () => void (choices.logY = !logY) },
+    { label: "y from zero", checked: choices.zero, act: () => void (choices.zero = !choices.zero) },
+    { label: "Set y range…", act: () => void (choices.form = "range") },
+    { label: "Clip outliers (all charts)", checked: clip, act: () => sync.set({ clip: !clip }) },
+  ];
+  items.push({ label: "Merge with another chart…", act: () => void (choices.form = "merge") });
+  if (context.many) {
+    const expand = (): void => choices.showMany("expanded");
+    const heat = (): void => choices.showMany("heat");
+    items.push({ label: "Every rank and device", checked: choices.expanded, act: expand });
+    items.push({ label: "Heatmap of them", checked: choices.heat, act: heat });
+  }
+  if (sync.actions.alert) {
+    const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
+    items.push({ label: "Alert at this value…", whyNot: whyNoLines(context), act });
+  }
+  return items;
+}
+
+/** Why nothing can be done with lines: a heatmap is in their place. */
+function whyNoLines({ choices, many }: MenuContext): string | null {
+  return choices.heat && many ? "Leave the heatmap first." : null;
+}
+
+function toTakeAway(context: MenuContext): MenuItem[] {
+  const whyNot = whyNoLines(context);
+  return [
+    { label: "Copy picture (PNG)", whyNot, act: () => void tried(context, copy(context)) },
+    { label: "Copy picture (SVG)", whyNot, act: () => void tried(context, copyVector(context)) },
+    { label: "Copy data", act: () => void tried(context, copyData(context)) },
+    {
+      label: "CSV of what is shown",
+      act: () => shownCsv(context, (text) => saveText(text, `${context.title}.csv`)),
+    },
+    { label: "CSV of everything", act: () => void tried(context, everything(context)) },
+  ];
+}
+
+async function tried(context: MenuContext, work: Promise<string>): Promise<void> {
+  try {
+    context.say(await work);
+  } catch (error) {
+    context.say(error instanceof Error ? error.message : String(error));
+  }
+}
+
+async function copy(context: MenuContext): Promise<string> {
+  const canvas = context.controller()?.canvas;
+  if (!canvas) return "Nothing is drawn yet.";
+  return (await copyPicture(canvas, context.title, theme())) === "copied"
+    ? "Picture copied"
+    : "Picture saved";
+}
+
+async function copyVector({ controller, title }: MenuContext): Promise<string> {
+  const picture = controller()?.svg(title);
+  if (!picture) return "Nothing is drawn yet.";
+  try {
+    await navigator.clipboard.writeText(picture);
+    return "Picture copied";
+  } catch {
+    saveText(picture, `${title}.svg`, "image/svg+xml");
+    return "Picture saved";
+  }
+}
+
+async function copyData(context: MenuContext): Promise<string> {
+  let text = "";
+  shownCsv(context, (made) => (text = made));
+  await navigator.clipboard.writeText(text);
+  return "Data copied";
+}
+
+function shownCsv({ controller, sync }: MenuContext, done: (text: string) => void): void {
+  const chart = controller();
+  if (chart?.window) done(csvOfShown(chart.shownLines, chart.window, sync.state.axis));
+}
+
+async function everything(context: MenuContext): Promise<string> {
+  context.say("Reading everything…");
+  for (const run of context.runs) {
+    saveText(
+      await csvOfEverything(run, context.keys, context.sync.storedAxis),
+      `${context.title}-${run}.csv`,
+    );
+  }
+  return "Saved";
+}

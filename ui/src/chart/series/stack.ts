@@ -1,0 +1,94 @@
+// Piles phases upon each other, always in the same order.
+
+import { toX, toY, type Frame } from "../drawing/plot_area";
+import { isGapBefore } from "./gaps";
+import type { Line } from "./lines";
+import { firstAtLeast } from "./source";
+import type { Canvas } from "../drawing/svg_canvas";
+import type { Range } from "../control/sync";
+
+/** A line with the place it takes in the pile; all layers share one x. */
+export interface Layer {
+  line: Line;
+  x: Float64Array;
+  bottom: Float64Array;
+  top: Float64Array;
+}
+
+/** The pile of these lines, the first at the bottom; with `share` each x adds up to 1. */
+export function pile(lines: readonly Line[], share: boolean): Layer[] {
+  const standing = lines.filter((line) => !line.superseded);
+  const x = Float64Array.from(new Set(standing.flatMap((line) => [...line.x]))).sort();
+  const sums = new Float64Array(x.length);
+  const values = standing.map((line) => spreadOver(x, line));
+  const totals = x.map((_, at) => values.reduce((total, one) => total + (one[at] || 0), 0));
+  const known = x.map((_, at) => (values.some((one) => !Number.isNaN(one[at]!)) ? 1 : NaN));
+  return standing.map((line, layer) => {
+    const bottom = sums.slice();
+    for (let at = 0; at < x.length; at += 1) {
+      const part = values[layer]![at] || 0;
+      sums[at]! += share ? (totals[at]! > 0 ? part / totals[at]! : 0) : part;
+    }
+    return { line, x, bottom, top: sums.map((sum, at) => sum * known[at]!) };
+  });
+}
+
+/** The greatest height of the pile in the window. */
+export function pileHeight(layers: readonly Layer[], window: Range): number {
+  const last = layers[layers.length - 1];
+  if (!last) return 1;
+  let found = 0;
+  const end = Math.min(last.x.length, firstAtLeast(last.x, window.to) + 1);
+  for (let at = Math.max(0, firstAtLeast(last.x, window.from) - 1); at < end; at += 1) {
+    if (last.top[at]! > found) found = last.top[at]!;
+  }
+  return found || 1;
+}
+
+export function paintPile(
+  context: Canvas,
+  frame: Frame,
+  layers: readonly Layer[],
+  group: string | null,
+): void {
+  context.save();
+  context.beginPath();
+  context.rect(frame.left, frame.top, frame.width, frame.height);
+  context.clip();
+  for (const layer of layers) {
+    const faded = group !== null && group !== layer.line.group && !layer.line.pinned;
+    context.globalAlpha = faded ? 0.3 : 0.88;
+    context.fillStyle = layer.line.colour;
+    paintLayer(context, frame, layer);
+  }
+  context.restore();
+}
+
+function paintLayer(context: Canvas, frame: Frame, { x, bottom, top, line }: Layer): void {
+  const from = Math.max(0, firstAtLeast(x, frame.x.min) - 1);
+  const to = Math.min(x.length, firstAtLeast(x, frame.x.max) + 1);
+  let begin = from;
+  for (let at = from; at <= to; at += 1) {
+    if (at < to && at !== begin && !isGapBefore(x, top, at, line.width)) continue;
+    if (at > begin && !Number.isNaN(top[begin]!)) {
+      context.beginPath();
+      for (let bucket = begin; bucket < at; bucket += 1)
+        context.lineTo(toX(frame, x[bucket]!), toY(frame, top[bucket]!));
+      for (let bucket = at - 1; bucket >= begin; bucket -= 1)
+        context.lineTo(toX(frame, x[bucket]!), toY(frame, bottom[bucket]!));
+      context.closePath();
+      context.fill();
+    }
+    begin = at;
+  }
+}
+
+function spreadOver(x: Float64Array, line: Line): Float64Array {
+  const values = new Float64Array(x.length).fill(NaN);
+  let at = 0;
+  for (let bucket = 0; bucket < line.x.length; bucket += 1) {
+    while (x[at]! < line.x[bucket]!) at += 1;
+    values[at] = line.value[bucket]!;
+  }
+  return values;
+}

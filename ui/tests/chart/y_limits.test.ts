@@ -1,0 +1,30 @@
+import { describe, expect, test } from "vitest";
+import { boundsOf, boundsText } from "../../src/chart/series/y_limits";
+
+describe("a y range that is typed", () => {
+  test("is two numbers, either of which may be left out", () => {
+    expect(boundsOf("0", " 2.5 ", false)).toEqual({ least: 0, greatest: 2.5 });
+    expect(boundsOf("", "-1e-3", false)).toEqual({ least: null, greatest: -0.001 });
+    expect(boundsOf("", "", false)).toEqual({ least: null, greatest: null });
+  });
+
+  test("may be typed with units", () => {
+    expect(boundsOf("90%", "1", false)).toEqual({ least: 0.9, greatest: 1 });
+    expect(boundsOf("20ms", "1 GiB", false)).toEqual({ least: 0.02, greatest: 2 ** 30 });
+  });
+
+  test("is refused where it is no number, the wrong way round, or has no logarithm", () => {
+    expect(boundsOf("much", "", false)).toMatch(/“much” is no number/);
+    expect(boundsOf("5 parsecs", "", false)).toMatch(/is no number/);
+    expect(boundsOf("1e999", "", false)).toMatch(/is no number/);
+    expect(boundsOf("3", "2", false)).toMatch(/must lie below/);
+    expect(boundsOf("2", "2", false)).toMatch(/must lie below/);
+    expect(boundsOf("0", "2", true)).toMatch(/logarithmic/);
+  });
+
+  test("is told in the unit of the chart", () => {
+    expect(boundsText({ least: 0.5, greatest: 1 }, "ratio")).toBe("y 50 % – 100 %");
+    expect(boundsText({ least: null, greatest: 2 }, "")).toBe("y ≤ 2");
+    expect(boundsText({ least: 2, greatest: null }, "")).toBe("y ≥ 2");
+  });
+});
