@@ -67,7 +67,7 @@ def drag(page, chart: str, begin: float, end: float) -> None:
 def choose(page, chart: str, entry: str) -> None:
     """Opens the menu of a chart and takes an entry of it."""
     figure = page.get_by_test_id(chart)
-    figure.get_by_role("button", name="What to do with").click()
+    figure.get_by_role("button", name="Chart menu").click()
     figure.get_by_role("menu").get_by_text(entry, exact=True).click()
 
 

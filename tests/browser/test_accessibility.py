@@ -89,13 +89,13 @@ def test_axe_finds_nothing_serious_in_what_opens_in_a_chart(look, theme):
     is_drawn(page, "chart-gpu/power_watts")
     chart = page.get_by_test_id("chart-gpu/power_watts")
     for entry in ("Set y range…", "Merge with another chart…", "Alert at this value…"):
-        chart.get_by_role("button", name="What to do with").click()
+        chart.get_by_role("button", name="Chart menu").click()
         assert faults(page) == []
         chart.get_by_role("menuitem", name=entry).click()
         chart.get_by_role("button", name="Cancel").wait_for()
         assert faults(page) == []
         page.keyboard.press("Escape")
-    chart.get_by_role("button", name="Choices for the line gpu 1").click()
+    chart.get_by_role("button", name="Line menu: gpu 1").click()
     assert faults(page) == []
     chart.get_by_role("menuitem", name="Rename…").click()
     assert faults(page) == []

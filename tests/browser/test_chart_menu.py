@@ -91,7 +91,7 @@ def test_nothing_is_pinned_where_the_server_is_read_only(tmp_path, serve, open_p
     store.light_runs(1)
     page = open_page(serve(store.folder, "--read-only"), "/run/sweep-0000/metrics")
     is_drawn(page, "chart-loss")
-    page.get_by_test_id("chart-loss").get_by_role("button", name="What to do with").click()
+    page.get_by_test_id("chart-loss").get_by_role("button", name="Chart menu").click()
     entry = page.get_by_role("menuitem", name="Pin to Overview")
     assert "read-only" in entry.inner_text()
     assert entry.get_attribute("aria-disabled") == "true"
@@ -102,15 +102,15 @@ def test_a_y_range_is_typed_refused_when_wrong_kept_and_taken_back(metrics):
     chart = metrics.get_by_test_id("chart-loss")
     choose(metrics, "chart-loss", "Set y range…")
     form = chart.get_by_role("form", name="y range")
-    form.get_by_label("Least").fill("3")
-    form.get_by_label("Greatest").fill("two")
+    form.get_by_label("Minimum").fill("3")
+    form.get_by_label("Maximum").fill("two")
     form.get_by_role("button", name="Set").click()
-    assert "“two” is no number" in form.get_by_role("alert").inner_text()
-    form.get_by_label("Greatest").fill("2")
+    assert "“two” is not a number" in form.get_by_role("alert").inner_text()
+    form.get_by_label("Maximum").fill("2")
     form.get_by_role("button", name="Set").click()
-    form.get_by_text("must lie below the greatest").wait_for()
-    form.get_by_label("Least").fill("")
-    form.get_by_label("Greatest").press("Enter")
+    form.get_by_text("must be below the maximum").wait_for()
+    form.get_by_label("Minimum").fill("")
+    form.get_by_label("Maximum").press("Enter")
     chip = chart.get_by_role("button", name="y ≤ 2 ×")
     chip.wait_for()
     metrics.get_by_role("link", name="System", exact=True).click()
@@ -135,7 +135,7 @@ def temperatures(served, open_page):
 
 def test_a_line_gets_another_name_in_legend_and_tooltip_and_its_own_back(temperatures):
     chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
-    opener = chart.get_by_role("button", name="Choices for the line gpu 3")
+    opener = chart.get_by_role("button", name="Line menu: gpu 3")
     opener.focus()
     opener.press("Enter")
     chart.get_by_role("menuitem", name="Rename…").press("Enter")
@@ -148,7 +148,7 @@ def test_a_line_gets_another_name_in_legend_and_tooltip_and_its_own_back(tempera
     other = "chart-gpu/power_watts"
     is_drawn(temperatures, other)
     assert "the hot one" in [line["label"] for line in lines(temperatures, other)]
-    chart.get_by_role("button", name="Choices for the line the hot one").click()
+    chart.get_by_role("button", name="Line menu: the hot one").click()
     chart.get_by_role("menuitem", name="Rename…").click()
     box.fill("")
     box.press("Enter")
@@ -158,12 +158,12 @@ def test_a_line_gets_another_name_in_legend_and_tooltip_and_its_own_back(tempera
 def test_a_pinned_line_comes_first_in_legend_and_tooltip(temperatures):
     chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
     assert "gpu 0" in chart.get_by_role("listitem").first.inner_text()
-    chart.get_by_role("button", name="Choices for the line gpu 0").click()
-    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
-    chart.get_by_role("button", name="Choices for the line gpu 2").click()
-    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
-    chart.get_by_role("button", name="Choices for the line gpu 0").click()
-    chart.get_by_role("menuitemcheckbox", name="Pin: first, never faded").click()
+    chart.get_by_role("button", name="Line menu: gpu 0").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin (first, never faded)").click()
+    chart.get_by_role("button", name="Line menu: gpu 2").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin (first, never faded)").click()
+    chart.get_by_role("button", name="Line menu: gpu 0").click()
+    chart.get_by_role("menuitemcheckbox", name="Pin (first, never faded)").click()
     chart.get_by_role("listitem").first.get_by_text("gpu 2").wait_for()
     point_at(temperatures, "chart-gpu/temperature_celsius")
     first = chart.get_by_role("status").get_by_role("rowheader").first
@@ -233,7 +233,7 @@ def test_many_devices_are_shown_as_a_heatmap_with_a_row_each(sixteen_devices):
     chart.get_by_text("Show as table").click()
     row = chart.get_by_role("row", name="GPU-000f")
     assert row.inner_text().split("\t")[1:] == ["65 °C", "65 °C"]
-    chart.get_by_role("button", name="What to do with").click()
+    chart.get_by_role("button", name="Chart menu").click()
     picture = chart.get_by_role("menuitem", name="Copy picture (SVG)")
     assert picture.get_attribute("aria-disabled") == "true"
     sixteen_devices.keyboard.press("Escape")

@@ -20,8 +20,8 @@ def test_a_right_click_makes_a_place_the_baseline_of_all_charts(metrics):
     box = plot_box(metrics, "chart-loss")
     metrics.mouse.click(box["x"] + box["width"] / 6, box["y"] + box["height"] / 2, button="right")
     chart = metrics.get_by_test_id("chart-loss")
-    place = chart.get_by_role("dialog", name="Values at this place")
-    for action in ("Open this step", "Annotate", "Copy link to here", "Alert at this value…"):
+    place = chart.get_by_role("dialog", name="Values at this point")
+    for action in ("Open this step", "Add note", "Copy link to here", "Alert at this value…"):
         place.get_by_role("button", name=action).wait_for()
     place.get_by_role("button", name="Set as baseline").click()
     chart.get_by_role("button", name="vs step").wait_for()
@@ -69,7 +69,7 @@ def test_a_link_to_a_place_opens_with_the_crosshair_there(metrics):
     box = plot_box(metrics, "chart-loss")
     metrics.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, button="right")
     metrics.get_by_role("button", name="Copy link to here").click()
-    metrics.get_by_text("Copied a link to here").wait_for()
+    metrics.get_by_text("Link copied").wait_for()
     link = metrics.evaluate("navigator.clipboard.readText()")
     metrics.mouse.move(5, 5)
     metrics.goto("about:blank")
@@ -81,7 +81,7 @@ def test_a_link_to_a_place_opens_with_the_crosshair_there(metrics):
 def test_a_note_is_written_where_a_person_has_pointed(metrics):
     box = plot_box(metrics, "chart-loss")
     metrics.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, button="right")
-    metrics.get_by_role("button", name="Annotate").click()
+    metrics.get_by_role("button", name="Add note").click()
     title = metrics.get_by_role("dialog", name="Note at step").get_attribute("aria-label")
     assert int(title.removeprefix("Note at step ").replace(",", "")) == pytest.approx(
         STEPS / 3, abs=STEPS / 50

@@ -113,11 +113,11 @@ def test_a_band_of_quantiles_is_narrower(compared, open_page):
 def test_the_warm_up_counts_where_one_wants_it_to(compared, open_page):
     page = open_page(compared, ADDRESS)
     figures = page.get_by_test_id("figures")
-    figures.get_by_text("The first 20 steps of each run are left out.").wait_for()
+    figures.get_by_text("The first 20 steps of each run are excluded.").wait_for()
     tail = figures.get_by_role("row", name="Step time, p95")
     assert "100 ms" in tail.inner_text()
     figures.get_by_role("button", name="All steps").click()
-    figures.get_by_text("No step is left out.").wait_for()
+    figures.get_by_text("No steps are excluded.").wait_for()
     assert "3 s" in tail.inner_text()
 
 

@@ -19,7 +19,7 @@ def overview(look):
 
 def test_the_question_mark_shows_the_keys_and_escape_hides_them(overview):
     overview.locator("body").press("?")
-    dialog = overview.get_by_role("dialog", name="Keys")
+    dialog = overview.get_by_role("dialog", name="Keyboard shortcuts")
     dialog.get_by_text("Follow the newest data").wait_for()
     overview.keyboard.press("Escape")
     dialog.wait_for(state="detached")
@@ -126,8 +126,8 @@ def test_a_note_is_written_with_n(look):
     page.get_by_test_id("run-header").wait_for()
     page.locator("body").press("n")
     page.get_by_label("Text of the note").fill("lowered the learning rate")
-    page.get_by_role("button", name="Keep note").click()
-    page.get_by_text("Note kept").wait_for()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Note saved").wait_for()
     page.get_by_role("heading", name="Notes").wait_for()
     page.get_by_role("button", name="Delete this note").click()
     page.get_by_role("heading", name="Notes").wait_for(state="detached")

@@ -196,7 +196,7 @@ def test_a_full_screen_has_a_way_out_that_can_be_seen(troubled, open_page):
     is_drawn(page, "chart-loss")
     choose(page, "chart-loss", "Full screen")
     page.wait_for_function("() => document.fullscreenElement !== null")
-    leave = page.get_by_role("button", name="Leave full screen")
+    leave = page.get_by_role("button", name="Exit full screen")
     leave.wait_for()
     box, size = leave.bounding_box(), page.evaluate("[innerWidth, innerHeight]")
     assert 0 <= box["x"] <= box["x"] + box["width"] <= size[0]

@@ -64,7 +64,7 @@ def test_an_alert_asked_for_in_a_chart_becomes_a_rule_of_that_run(folder_and_ser
     editor.wait_for()
     assert editor.get_by_label("Condition").input_value() == condition
     said(page, "now: ")
-    editor.get_by_role("button", name="Keep rule").click()
+    editor.get_by_role("button", name="Save").click()
     editor.wait_for(state="detached")
     [made] = rules.read().rules
     assert (str(made.rule.condition), made.run) == (condition, LIVE)
@@ -78,9 +78,9 @@ def test_a_rule_is_made_and_listed_with_where_it_comes_from(alerts, rules):
     editor.get_by_label("Severity").select_option("critical")
     editor.get_by_label("Message").fill("The loss is {value:.2f}.")
     said(alerts, r"Fires when loss > 2.5 holds for 60 s; now: 0\.\d+, not true")
-    editor.get_by_role("button", name="Keep rule").click()
+    editor.get_by_role("button", name="Save").click()
     editor.wait_for(state="detached")
-    listed(alerts, "loss_high").get_by_text("made here").wait_for()
+    listed(alerts, "loss_high").get_by_text("created here").wait_for()
     [kept] = rules.read().rules
     assert (kept.rule.for_s, kept.rule.severity, kept.rule.channels) == (60.0, "critical", None)
 
@@ -92,10 +92,10 @@ def test_a_mistake_is_underlined_and_the_rule_cannot_be_kept(alerts):
     alerts.locator("#rule-when-fault").get_by_text("did you mean mean?").wait_for()
     assert alerts.locator(".under u").first.inner_text() == "meen"
     assert editor.get_by_label("Condition").get_attribute("aria-invalid") == "true"
-    assert editor.get_by_role("button", name="Keep rule").is_disabled()
+    assert editor.get_by_role("button", name="Save").is_disabled()
     editor.get_by_label("Condition").fill("mean(loss, 2m) > 1")
     alerts.locator("#rule-when-fault").wait_for(state="detached")
-    assert editor.get_by_role("button", name="Keep rule").is_enabled()
+    assert editor.get_by_role("button", name="Save").is_enabled()
 
 
 def test_what_the_run_does_not_have_is_doubted(alerts):
@@ -126,21 +126,21 @@ def test_a_usual_rule_is_changed_which_takes_its_place_until_that_is_deleted_and
     alerts, rules
 ):
     listed(alerts, "gpu_hot").locator("summary").click()
-    alerts.get_by_role("button", name="Change gpu_hot").click()
+    alerts.get_by_role("button", name="Edit gpu_hot").click()
     editor = alerts.get_by_test_id("rule-editor")
     box = editor.get_by_label("Condition")
     assert box.input_value() == "median(gpu/temperature_celsius, 1m) >= 85"
     assert editor.get_by_label("For", exact=True).input_value() == "1m"
-    assert editor.get_by_label("Over when").input_value() == "median(gpu/temperature_celsius, 1m) < 80"
+    assert editor.get_by_label("Resolved when").input_value() == "median(gpu/temperature_celsius, 1m) < 80"
     box.fill("median(gpu/temperature_celsius, 1m) >= 70")
-    editor.get_by_role("button", name="Keep rule").click()
-    listed(alerts, "gpu_hot").get_by_text("made here").wait_for()
+    editor.get_by_role("button", name="Save").click()
+    listed(alerts, "gpu_hot").get_by_text("created here").wait_for()
     assert rules.read().rules[0].rule.advice.startswith("Look at its fans")
     listed(alerts, "gpu_hot").locator("summary").click()
     alerts.get_by_role("button", name="Delete gpu_hot").click()
-    listed(alerts, "gpu_hot").get_by_text("usual").wait_for()
+    listed(alerts, "gpu_hot").get_by_text("default").wait_for()
     alerts.get_by_role("button", name="Undo").click()
-    listed(alerts, "gpu_hot").get_by_text("made here").wait_for()
+    listed(alerts, "gpu_hot").get_by_text("created here").wait_for()
     assert str(rules.read().rules[0].rule.condition).endswith(">= 70")
 
 
@@ -161,7 +161,7 @@ def test_what_the_server_refuses_is_said_in_the_editor(folder_and_server, open_p
     editor.get_by_label("Condition").fill("loss > 1")
     editor.get_by_label("For", exact=True).fill("soon")
     said(alerts, "now: ")
-    editor.get_by_role("button", name="Keep rule").click()
+    editor.get_by_role("button", name="Save").click()
     editor.get_by_role("alert").get_by_text("it must be a number of seconds").wait_for()
 
 
@@ -171,9 +171,9 @@ def test_channels_and_the_runs_it_holds_in_are_chosen(alerts, rules):
     editor.get_by_label("Condition").fill("loss > 1")
     editor.get_by_label("console").uncheck()
     said(alerts, "Nobody is told")
-    editor.get_by_label("Holds in").select_option(label=LIVE)
+    editor.get_by_label("Applies to").select_option(label=LIVE)
     said(alerts, "in this run; now: 0")
-    editor.get_by_role("button", name="Keep rule").click()
+    editor.get_by_role("button", name="Save").click()
     listed(alerts, "quiet").wait_for()
     [kept] = rules.read().rules
     assert (kept.rule.channels, kept.run) == ((), LIVE)

@@ -31,11 +31,11 @@ def test_a_shared_link_shows_the_same_to_somebody_with_other_preferences(page, s
     page.get_by_label("Logarithmic y axis").check()
     page.keyboard.press("Escape")
     shown = window_of(page, "chart-loss")
-    page.get_by_role("button", name="Copy a link to this view").click()
-    page.get_by_text("Copied a link to what is shown").wait_for()
+    page.get_by_role("button", name="Copy link to this view").click()
+    page.get_by_text("Link copied").wait_for()
     link = copied(page)
     other = Visitor(browser, served)
-    other.go("/settings").get_by_label("x axis at first").select_option("wall")
+    other.go("/settings").get_by_label("Default x axis").select_option("wall")
     other.page.goto(link)
     is_drawn(other.page, "chart-loss")
     assert window_of(other.page, "chart-loss") == pytest.approx(shown)
@@ -49,8 +49,8 @@ def test_a_shared_link_shows_the_same_to_somebody_with_other_preferences(page, s
 def test_the_menu_copies_and_leads_to_a_comparison(page):
     menu = page.get_by_test_id("run-menu")
     menu.click()
-    page.get_by_role("button", name="Copy the id").click()
-    page.get_by_text("Copied the id").wait_for()
+    page.get_by_role("button", name="Copy id").click()
+    page.get_by_text("Id copied").wait_for()
     assert copied(page) == LIVE
     menu.click()
     page.get_by_role("button", name="Compare with other runs").click()
@@ -60,7 +60,7 @@ def test_the_menu_copies_and_leads_to_a_comparison(page):
 def test_a_phone_has_the_link_in_the_menu_and_the_switches_among_the_charts(look):
     page = look(f"/run/{LIVE}", phone=True)
     page.get_by_test_id("run-menu").click()
-    page.get_by_role("button", name="Copy a link to this view").wait_for()
+    page.get_by_role("button", name="Copy link to this view").wait_for()
     assert page.get_by_label("Logarithmic y axis").count() == 0
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Charts").click()

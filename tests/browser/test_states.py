@@ -23,7 +23,7 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     assert "lightning.Callback" in page.locator("pre").first.inner_text()
     page.get_by_role("button", name="Hugging Face").click()
     assert "transformers.Trainer" in page.locator("pre").first.inner_text()
-    assert page.get_by_role("button", name="Play a demo run").is_enabled()
+    assert page.get_by_role("button", name="Start a demo run").is_enabled()
     store.close()
 
 
@@ -86,7 +86,7 @@ def test_a_server_that_is_read_only_offers_no_changes(tmp_path, serve, open_page
     store = ExampleStore(tmp_path / "kept")
     store.light_runs(1)
     page = open_page(serve(store.folder, "--read-only"), "/run/sweep-0000")
-    page.get_by_text("read only").wait_for()
+    page.get_by_text("read-only").wait_for()
     assert page.get_by_test_id("run-name").is_disabled()
     store.close()
 

@@ -38,7 +38,7 @@ const ALWAYS: Command[] = [
   },
   { title: "Switch between light and dark", kind: "Action", icon: "moon", hint: ".", act: toggleDark },
   {
-    title: "Pause or resume live news",
+    title: "Pause or resume live updates",
     kind: "Action",
     icon: "pause",
     hint: "Space",

@@ -20,7 +20,7 @@ export async function archive(runs: RunRow[], archived: boolean, done: () => voi
   if (answers.every((answer) => answer === null)) return;
   done();
   const what = runs.length === 1 ? `“${runs[0]!.name}”` : `${runs.length} runs`;
-  toast(`${archived ? "Archived" : "Brought back"} ${what}`, {
+  toast(`${archived ? "Archived" : "Unarchived"} ${what}`, {
     undo: () => void archive(runs, !archived, done),
   });
 }

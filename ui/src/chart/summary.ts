@@ -65,7 +65,7 @@ export function grainOf(
   spread?: Spread,
 ): string {
   if (spread)
-    return `mean of runs, ${spread === "range" ? "all" : "80 % of them"} within the band`;
+    return `mean of runs, band: ${spread === "range" ? "min–max" : "10 to 90 %"}`;
   const standing = lines.filter((line) => !line.superseded && line.count.length > 0);
   if (standing.length === 0) return "";
   const points = standing.reduce(
@@ -74,9 +74,9 @@ export function grainOf(
   );
   const width = Math.max(...standing.map((line) => line.width));
   const all = standing.reduce((total, line) => total + line.count.length, 0);
-  if (points === all) return `${count(points)} points, every one drawn`;
+  if (points === all) return `${count(points)} points, all drawn`;
   const bucket = axis === "step" ? `${count(width)} steps` : duration(width);
-  return `${count(points)} points, a bucket is ${bucket}, all extremes kept`;
+  return `${count(points)} points, ${bucket} per bucket, extremes kept`;
 }
 
 function sentenceOf(series: Summarised, label: string, unit: string): string {
@@ -95,6 +95,6 @@ function sentenceOf(series: Summarised, label: string, unit: string): string {
     Math.abs(change) < STEADY || high - low <= STEADY * Math.abs(high)
       ? `stayed near ${quantity(last, unit)}`
       : `${change < 0 ? "fell" : "rose"} from ${quantity(first, unit)} to ${quantity(last, unit)}`;
-  const reach = `least ${quantity(low, unit)}, greatest ${quantity(high, unit)}`;
+  const reach = `minimum ${quantity(low, unit)}, maximum ${quantity(high, unit)}`;
   return `${name} ${course} over ${over}; ${reach}, last ${quantity(last, unit)}.${broken}`;
 }

@@ -30,10 +30,10 @@ export const SEVERITY_LOOKS: Record<Severity | Verdict["severity"], Look> = {
 
 const TILE_LOOKS: Record<Tile["state"], Omit<Look, "icon"> & { icon: IconName | null }> = {
   ok: { word: "Good", icon: "check", tone: "ok" },
-  warn: { word: "Look", icon: "warning", tone: "warn" },
+  warn: { word: "Check", icon: "warning", tone: "warn" },
   bad: { word: "Bad", icon: "critical", tone: "bad" },
   none: { word: "", icon: null, tone: "plain" },
-  unknown: { word: "Not known", icon: "unknown", tone: "plain" },
+  unknown: { word: "Unknown", icon: "unknown", tone: "plain" },
 };
 
 /** How a tile states what it is about: only a judgement has a mark of one, a change has the arrow of its direction. */

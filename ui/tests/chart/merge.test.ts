@@ -20,7 +20,7 @@ describe("merged charts", () => {
     const both = mergedWith(chart("loss"), [chart("step_seconds", "seconds")]);
     expect(whyNotMerged(both, chart("gpu/power_watts", "watts"))).toBe("would be a third unit");
     expect(whyNotMerged(both, chart("phase/data_seconds", "seconds"))).toBeNull();
-    expect(whyNotMerged(both, chart("loss"))).toBe("is there already");
+    expect(whyNotMerged(both, chart("loss"))).toBe("already shown");
     const two = chart("a", "watts", { keys: ["a", "b"], secondAxis: ["b"], secondUnit: "celsius" });
     expect(whyNotMerged(chart("loss"), two)).toBe("would be a third unit");
     expect(whyNotMerged(chart("x", "celsius"), two)).toBeNull();

@@ -10,7 +10,7 @@ describe("the text of a chart", () => {
   test("says where a line began and ended, how far it went and what was not finite", () => {
     const text = summaryOf([bucketsOf("loss", [0, 6000, 12_400], [2.31, NaN, 0.84])]);
     expect(text).toBe(
-      "Loss fell from 2.31 to 0.84 over 12,400 steps; least 0.84, greatest 2.31, last 0.84. " +
+      "Loss fell from 2.31 to 0.84 over 12,400 steps; minimum 0.84, maximum 2.31, last 0.84. " +
         "1 value was not finite.",
     );
   });
@@ -68,10 +68,10 @@ describe("a range beside all data", () => {
 
 describe("what lies behind a picture", () => {
   test("is every point, or buckets that keep the extremes", () => {
-    expect(grainOf([lineOf([0, 1], [1, 2])], "step")).toBe("2 points, every one drawn");
+    expect(grainOf([lineOf([0, 1], [1, 2])], "step")).toBe("2 points, all drawn");
     const coarse = lineOf([0, 512], [1, 2], { width: 512, count: Float64Array.of(512, 500) });
     expect(grainOf([coarse, lineOf([0], [1], { superseded: true })], "step")).toBe(
-      "1,012 points, a bucket is 512 steps, all extremes kept",
+      "1,012 points, 512 steps per bucket, extremes kept",
     );
     expect(grainOf([], "step")).toBe("");
   });

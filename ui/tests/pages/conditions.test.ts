@@ -70,9 +70,9 @@ describe("a rule in words", () => {
   });
 
   test("says who hears of it", () => {
-    expect(whoHears(null)).toBe("People are told by every channel.");
-    expect(whoHears(["slack"])).toBe("People are told by slack.");
-    expect(whoHears([])).toBe("Nobody is told; the alert is kept and shown.");
+    expect(whoHears(null)).toBe("Sent to all channels.");
+    expect(whoHears(["slack"])).toBe("Sent to slack.");
+    expect(whoHears([])).toBe("Not sent; the alert is recorded and shown.");
   });
 
   test.each([

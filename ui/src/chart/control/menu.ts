@@ -72,8 +72,8 @@ function ofLines(context: MenuContext): MenuItem[] {
   if (context.many) {
     const expand = (): void => choices.showMany("expanded");
     const heat = (): void => choices.showMany("heat");
-    items.push({ label: "Every rank and device", checked: choices.expanded, act: expand });
-    items.push({ label: "Heatmap of them", checked: choices.heat, act: heat });
+    items.push({ label: "All ranks and devices", checked: choices.expanded, act: expand });
+    items.push({ label: "Heatmap of all", checked: choices.heat, act: heat });
   }
   if (sync.actions.alert) {
     const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
@@ -84,7 +84,7 @@ function ofLines(context: MenuContext): MenuItem[] {
 
 /** Why nothing can be done with lines: a heatmap is in their place. */
 function whyNoLines({ choices, many }: MenuContext): string | null {
-  return choices.heat && many ? "Leave the heatmap first." : null;
+  return choices.heat && many ? "Close the heatmap first." : null;
 }
 
 function toTakeAway(context: MenuContext): MenuItem[] {
@@ -94,10 +94,10 @@ function toTakeAway(context: MenuContext): MenuItem[] {
     { label: "Copy picture (SVG)", whyNot, act: () => void tried(context, copyVector(context)) },
     { label: "Copy data", act: () => void tried(context, copyData(context)) },
     {
-      label: "CSV of what is shown",
+      label: "Download CSV (shown data)",
       act: () => shownCsv(context, (text) => saveText(text, `${context.title}.csv`)),
     },
-    { label: "CSV of everything", act: () => void tried(context, everything(context)) },
+    { label: "Download CSV (all data)", act: () => void tried(context, everything(context)) },
   ];
 }
 

@@ -56,7 +56,7 @@ export function mergedWith(own: Mergeable, others: readonly Mergeable[]): Merged
 
 /** Why a chart cannot join another; null where it can. */
 export function whyNotMerged(own: Mergeable, other: Mergeable): string | null {
-  if (other.keys.every((key) => own.keys.includes(key))) return "is there already";
+  if (other.keys.every((key) => own.keys.includes(key))) return "already shown";
   const units = new Set([own.unit, ...(own.secondUnit === null ? [] : [own.secondUnit])]);
   for (const key of other.keys) units.add(unitIn(other, key));
   return units.size > 2 ? "would be a third unit" : null;

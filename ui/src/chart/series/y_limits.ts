@@ -33,11 +33,11 @@ const VALUE = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\D*)$/i;
 export function boundsOf(least: string, greatest: string, log: boolean): Bounds | string {
   const bounds = { least: valueOf(least), greatest: valueOf(greatest) };
   for (const [name, text] of [["least", least] as const, ["greatest", greatest] as const])
-    if (Number.isNaN(bounds[name])) return `“${text}” is no number. Type one such as 0.5, 1e-3 or 16 GiB.`;
+    if (Number.isNaN(bounds[name])) return `“${text}” is not a number. Enter one such as 0.5, 1e-3 or 16 GiB.`;
   const { least: low, greatest: high } = bounds;
   if (log && [low, high].some((end) => end !== null && end <= 0))
-    return "A logarithmic axis has no values of zero or less.";
-  if (low !== null && high !== null && low >= high) return "The least value must lie below the greatest.";
+    return "A logarithmic axis needs values above zero.";
+  if (low !== null && high !== null && low >= high) return "The minimum must be below the maximum.";
   return bounds;
 }
 

@@ -8,7 +8,7 @@ const WINDOWED = "mean median p90 p95 p99 min max sum count std delta rate slope
 const FUNCTIONS = [
   ...WINDOWED.map((name) => ({ text: `${name}(`, about: "of a metric in a window, 2m or 100 points" })),
   { text: "age(", about: "seconds since the last point" },
-  { text: "baseline(", about: "what the metric was like at first" },
+  { text: "baseline(", about: "the level of the metric early in the run" },
   { text: 'status == "', about: "running, stalled, finished, failed or crashed" },
 ];
 const MOST = 8;
@@ -79,7 +79,7 @@ export function standing(now: NonNullable<RuleCheck["now"]>, keys: readonly stri
   const when = now.live ? "now" : `at the end of ${now.run}`;
   const whose = keys.length > 1 ? `${now.key} ` : "";
   const value = now.value === null ? "" : `${whose}${number(now.value)}, `;
-  if (now.is_true === null) return `${when}: ${value}not known`;
+  if (now.is_true === null) return `${when}: ${value}unknown`;
   const many = now.subjects > 1;
   if (now.is_true) return `${when}: ${value}true${many ? ` for ${now.true} of ${now.subjects}` : ""}`;
   return `${when}: ${value}not true${many ? ` for any of ${now.subjects}` : ""}`;
@@ -87,8 +87,8 @@ export function standing(now: NonNullable<RuleCheck["now"]>, keys: readonly stri
 
 /** Who hears of it. */
 export function whoHears(channels: readonly string[] | null | undefined): string {
-  if (!channels) return "People are told by every channel.";
+  if (!channels) return "Sent to all channels.";
   return channels.length
-    ? `People are told by ${channels.join(", ")}.`
-    : "Nobody is told; the alert is kept and shown.";
+    ? `Sent to ${channels.join(", ")}.`
+    : "Not sent; the alert is recorded and shown.";
 }

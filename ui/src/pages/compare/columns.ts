@@ -63,9 +63,9 @@ export function runCount(runs: number): string {
 /** How many first steps figures leave out, in words. */
 export function leftOut(steps: readonly number[]): string {
   const [least, most] = [Math.min(...steps), Math.max(...steps)];
-  if (most === 0) return "No step is left out.";
+  if (most === 0) return "No steps are excluded.";
   const many = least === most ? count(most) : `${count(least)} to ${count(most)}`;
-  return `The first ${many} steps of each run are left out.`;
+  return `The first ${many} steps of each run are excluded.`;
 }
 
 function shown<Cell extends ComparisonCell | GroupCell>(

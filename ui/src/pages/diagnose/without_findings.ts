@@ -12,7 +12,7 @@ export function withoutFindings(data: Pick<Findings, "considered" | "failure">):
   if (ran === 0) return { icon: "unknown", title: "No check could run", text: "The reasons are below." };
   return {
     icon: "check",
-    title: data.failure ? "Nothing else was found" : "Nothing was found",
+    title: data.failure ? "No other findings" : "No findings",
     text: `${count(ran)} ${ran === 1 ? "check" : "checks"} ran. The result of each is below.`,
   };
 }
