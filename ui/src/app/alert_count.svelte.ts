@@ -1,11 +1,11 @@
-// How many alerts are active now, for the mark in the rail.
+// The number of active alerts, for the badge in the navigation rail.
 
 import { api, type AlertList } from "../data";
 import { live } from "./live.svelte";
 import { Resource } from "./resource.svelte";
 
-const EVERY_S = 60;
-/** A page asks for what it shows first. */
+const INTERVAL_S = 60;
+/** The page requests its own content first. */
 const PAUSE_MS = 1000;
 
 class OpenAlerts {
@@ -15,17 +15,17 @@ class OpenAlerts {
     return (this.#list.data?.open ?? []).filter((alert) => !alert.acknowledged).length;
   }
 
-  /** Counts now, and again when one fires or ends. Called once. */
+  /** Counts now, and again when an alert fires or ends. Called once. */
   begin(): void {
     setTimeout(() => void this.#list.load(), PAUSE_MS);
     live.stream.on("alert", () => this.#list.refresh(1));
-    // Runs change all the time, and alerts are seldom why.
+    // Runs change often, and alerts are rarely the reason.
     live.stream.on("runs", () => this.#list.refresh(10));
-    setInterval(() => this.#list.refresh(), EVERY_S * 1000);
+    setInterval(() => this.#list.refresh(), INTERVAL_S * 1000);
   }
 
-  /** Counts anew soon: somebody has changed something here. */
-  look(): void {
+  /** Counts again soon, after a change on this page. */
+  refresh(): void {
     this.#list.refresh(0);
   }
 }

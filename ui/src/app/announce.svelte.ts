@@ -1,4 +1,4 @@
-// What a screen reader is told: news politely and seldom, alerts at once.
+// Announcements for screen readers: updates politely and rarely, alerts at once.
 
 const PAUSE_MS = 30_000;
 
@@ -8,7 +8,7 @@ class Announcements {
   #saidAt = -PAUSE_MS;
   #waiting: string | null = null;
 
-  /** Says something when 30 seconds have passed since the last word; of several only the last. */
+  /** Announces a text at least 30 seconds after the previous one; of several only the last. */
   say(text: string): void {
     const since = performance.now() - this.#saidAt;
     if (since >= PAUSE_MS) {
@@ -19,8 +19,8 @@ class Announcements {
     this.#waiting = text;
   }
 
-  /** Says at once what cannot wait. */
-  alarm(text: string): void {
+  /** Announces an urgent text at once. */
+  alert(text: string): void {
     this.assertive = text;
   }
 

@@ -1,4 +1,4 @@
-// What the palette finds besides runs: pages, and what the page that is open can do.
+// The commands of the palette besides runs: pages, and actions of the open page.
 
 import { api, type RunList, type RunRow } from "../data";
 import type { IconName } from "../parts/icons";
@@ -48,7 +48,7 @@ const ALWAYS: Command[] = [
 
 let offered = $state.raw<Command[]>([]);
 
-/** Adds commands for as long as the calling component is shown. */
+/** Adds commands while the calling component is mounted. */
 export function offer(commands: () => Command[]): void {
   $effect(() => {
     offered = commands();
@@ -68,19 +68,19 @@ export async function runCommands(): Promise<Command[]> {
   }));
 }
 
-/** Commands whose titles hold every word, those that begin with the text first. */
-export function matching(commands: Command[], text: string, most = 60): Command[] {
+/** Commands whose titles contain every word; those that start with the text first. */
+export function matching(commands: Command[], text: string, limit = 60): Command[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = commands.filter((command) => {
+  const matches = commands.filter((command) => {
     const where = `${command.title} ${command.hint ?? ""} ${command.kind}`.toLowerCase();
     return words.every((word) => where.includes(word));
   });
   const begins = (command: Command): number =>
     command.title.toLowerCase().startsWith(words[0] ?? "") ? 0 : 1;
-  return found.sort((a, b) => begins(a) - begins(b)).slice(0, most);
+  return matches.sort((a, b) => begins(a) - begins(b)).slice(0, limit);
 }
 
-/** Everything but runs, what the open page offers first. */
+/** All commands except runs; those of the open page first. */
 export function standing(): Command[] {
   return [...offered, ...ALWAYS];
 }

@@ -1,4 +1,4 @@
-// Keys of the page: single letters are off while typing, and can be turned off altogether.
+// Keyboard shortcuts of the page: off while typing, and can be disabled.
 
 import { go, href } from "./router.svelte";
 import { live } from "./live.svelte";
@@ -7,7 +7,7 @@ import { toggleDark } from "./theme.svelte";
 
 type Action = (event: KeyboardEvent) => void;
 
-/** What waits for the second key of `g h`. */
+/** How long to wait for the second key of `g h`. */
 const PAUSE_MS = 1200;
 
 class Overlays {
@@ -15,7 +15,7 @@ class Overlays {
   keys = $state(false);
 }
 
-/** What lies over the page. */
+/** Panels over the page. */
 export const overlays = new Overlays();
 
 const PAGES: Record<string, string> = { h: "/", r: "/runs", c: "/compare", a: "/alerts", s: "/settings" };
@@ -32,13 +32,13 @@ const everywhere: Record<string, Action> = {
   k: (event) => moveChart(-1, event),
 };
 
-const ofPage = new Map<string, Action>();
+const pageActions = new Map<string, Action>();
 
-/** Gives keys a meaning for as long as the calling component is shown. */
+/** Adds shortcuts while the calling component is mounted. */
 export function pageKeys(actions: Record<string, Action>): void {
   $effect(() => {
-    for (const [key, action] of Object.entries(actions)) ofPage.set(key, action);
-    return () => Object.keys(actions).forEach((key) => ofPage.delete(key));
+    for (const [key, action] of Object.entries(actions)) pageActions.set(key, action);
+    return () => Object.keys(actions).forEach((key) => pageActions.delete(key));
   });
 }
 
@@ -62,13 +62,13 @@ function takesSpace(target: EventTarget | null): boolean {
 }
 
 function focusFirst(selector: string, event: KeyboardEvent): void {
-  const found = document.querySelector<HTMLElement>(selector);
-  if (!found) return;
+  const element = document.querySelector<HTMLElement>(selector);
+  if (!element) return;
   event.preventDefault();
-  found.focus();
+  element.focus();
 }
 
-/** The charts of the page in reading order. */
+/** Moves the focus to the next or previous chart. */
 function moveChart(by: number, event: KeyboardEvent): void {
   const charts = [...document.querySelectorAll<HTMLElement>("main figure[tabindex='0']")];
   if (charts.length === 0) return;
@@ -98,7 +98,7 @@ function press(event: KeyboardEvent): void {
     return;
   }
   if (event.key === "g") goSince = event.timeStamp;
-  else (ofPage.get(event.key) ?? everywhere[event.key])?.(event);
+  else (pageActions.get(event.key) ?? everywhere[event.key])?.(event);
 }
 
 /** Listens for keys. Called once. */

@@ -1,4 +1,4 @@
-// The one live stream of this tab, and what the page shows of its state.
+// The live stream of this tab, and its state for the page.
 
 import { LiveStream, type LiveState, type StreamEventName, type StreamEvents } from "../data";
 import { announcements } from "./announce.svelte";
@@ -7,11 +7,11 @@ class Live {
   readonly stream = new LiveStream();
   state = $state<LiveState>("off");
   retryInS = $state(0);
-  /** Seconds since the epoch, by the server's clock, moved on once a second. */
+  /** The server's clock in seconds since the epoch, updated once a second. */
   now = $state(Date.now() / 1000);
   #ahead = 0;
 
-  /** Begins to listen. Called once. */
+  /** Starts listening. Called once. */
   begin(): void {
     this.stream.subscribe(null, []);
     this.stream.onState((state, retryInS) => {
@@ -20,26 +20,26 @@ class Live {
     });
     this.stream.on("hello", (hello) => this.setClock(hello.now));
     this.stream.on("alert", (alert) => {
-      if (alert.resolved === null) announcements.alarm(`${alert.severity}: ${alert.message}`);
+      if (alert.resolved === null) announcements.alert(`${alert.severity}: ${alert.message}`);
     });
     setInterval(() => {
       this.now = Date.now() / 1000 + this.#ahead;
     }, 1000);
   }
 
-  /** Learns the server's clock, so that ages are right where the two differ. */
+  /** Sets the server's clock, so that ages are right if the clocks differ. */
   setClock(now: number): void {
     this.#ahead = now - Date.now() / 1000;
     this.now = now;
   }
 
-  /** Stops and goes on with live news. */
+  /** Pauses or resumes live updates. */
   toggle(): void {
     if (this.state === "paused") this.stream.resume();
     else this.stream.pause();
   }
 
-  /** Listens to an event for as long as the calling component is shown. */
+  /** Listens to an event while the calling component is mounted. */
   listen<Name extends StreamEventName>(event: Name, listener: (data: StreamEvents[Name]) => void): void {
     $effect(() => this.stream.on(event, listener));
   }

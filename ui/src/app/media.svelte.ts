@@ -1,4 +1,4 @@
-// How much room the window has.
+// The size class of the window.
 
 class Room {
   phone = $state(false);
@@ -7,15 +7,15 @@ class Room {
   constructor() {
     const phone = matchMedia("(max-width: 600px)");
     const narrow = matchMedia("(max-width: 1180px)");
-    const look = (): void => {
+    const update = (): void => {
       this.phone = phone.matches;
       this.narrow = narrow.matches;
     };
-    phone.addEventListener("change", look);
-    narrow.addEventListener("change", look);
-    look();
+    phone.addEventListener("change", update);
+    narrow.addEventListener("change", update);
+    update();
   }
 }
 
-/** `phone` up to 600 px, `narrow` where the header of a run folds its controls away. */
+/** `phone` up to 600 px, `narrow` where the header of a run collapses its controls. */
 export const room = new Room();

@@ -1,8 +1,8 @@
-// What a person prefers, kept in this browser.
+// A person's preferences, saved in this browser.
 
-import { USUAL_UNITS, useUnits, type Units } from "../format";
+import { DEFAULT_UNITS, useUnits, type Units } from "../format";
 
-const PLACE = "stepscope.preferences";
+const STORAGE_KEY = "stepscope.preferences";
 
 export interface Preferences {
   theme: "auto" | "light" | "dark";
@@ -20,7 +20,7 @@ const DEFAULTS: Preferences = {
   theme: "auto",
   palette: "calm",
   keys: true,
-  units: USUAL_UNITS,
+  units: DEFAULT_UNITS,
   axis: "step",
   smoothing: 0,
   columns: [],
@@ -28,35 +28,35 @@ const DEFAULTS: Preferences = {
   folded: {},
 };
 
-function kept(): Preferences {
+function stored(): Preferences {
   try {
-    const found = JSON.parse(localStorage.getItem(PLACE) ?? "{}") as Partial<Preferences>;
-    return { ...DEFAULTS, ...found, units: { ...USUAL_UNITS, ...found.units } };
+    const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}") as Partial<Preferences>;
+    return { ...DEFAULTS, ...saved, units: { ...DEFAULT_UNITS, ...saved.units } };
   } catch {
     return { ...DEFAULTS };
   }
 }
 
-/** The preferences; a change is kept at once by `prefer`. */
-export const preferences = $state(kept());
+/** The preferences; change them with `prefer`. */
+export const preferences = $state(stored());
 useUnits(() => preferences.units);
 
-/** Changes preferences and keeps them. A browser that keeps nothing still has them until the page is left. */
+/** Changes and saves preferences. Without storage they last until the page is left. */
 export function prefer(changes: Partial<Preferences>): void {
   Object.assign(preferences, changes);
   try {
-    localStorage.setItem(PLACE, JSON.stringify(preferences));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(preferences));
   } catch {
     return;
   }
 }
 
-/** Whether a part of a page is folded away, by its name. */
+/** Whether a section of a page is collapsed, by its name. */
 export function isFolded(name: string, otherwise = false): boolean {
   return preferences.folded[name] ?? otherwise;
 }
 
-/** Folds a part of a page away, or back. */
+/** Collapses or expands a section of a page. */
 export function fold(name: string, folded: boolean): void {
   prefer({ folded: { ...preferences.folded, [name]: folded } });
 }

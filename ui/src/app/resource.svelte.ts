@@ -1,4 +1,4 @@
-// Something fetched from the server: what came last stays while the next is on its way, or fails.
+// Data fetched from the server: the last result stays while the next request runs or fails.
 
 import { ApiError } from "../data";
 
@@ -12,7 +12,7 @@ export class Resource<T> {
 
   constructor(private readonly fetch: () => Promise<T>) {}
 
-  /** Fetches; of two that overlap, only the later one counts. */
+  /** Fetches; of overlapping requests, only the last one counts. */
   async load(): Promise<void> {
     const turn = ++this.#turn;
     this.loading = true;
@@ -27,7 +27,7 @@ export class Resource<T> {
     }
   }
 
-  /** Fetches again soon, but not more often than every so many seconds. */
+  /** Fetches again soon, but at most once every `everyS` seconds. */
   refresh(everyS = 4): void {
     if (this.#timer !== undefined) return;
     const wait = Math.max(0, this.#fetchedAt + everyS * 1000 - performance.now());
@@ -37,7 +37,7 @@ export class Resource<T> {
     }, wait);
   }
 
-  /** Forgets what was asked for, so that an answer for another page is not shown. */
+  /** Discards the current request, so that a response for another page is not shown. */
   stop(): void {
     this.#turn += 1;
     clearTimeout(this.#timer);
@@ -45,7 +45,7 @@ export class Resource<T> {
   }
 }
 
-/** Any failure as an ApiError, so that a page can say what happened. */
+/** Any failure as an ApiError, so that a page can show its message. */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError(0, error instanceof Error ? error.message : String(error), "");

@@ -1,4 +1,4 @@
-// Which page is shown: paths without a hash below the base of the page, all state in the query string.
+// The router: paths without a hash below the base URL, all state in the query string.
 
 const BASE = new URL(document.baseURI).pathname.replace(/\/$/, "");
 
@@ -20,14 +20,14 @@ class Place {
   }
 }
 
-/** Where the page is. */
+/** The current URL. */
 export const place = new Place();
 
 function partsOf(path: string): string[] {
   return path.split("/").filter(Boolean).map(decoded);
 }
 
-/** Whether the address is that of a run, whatever of it has been drawn by now. */
+/** Whether the current URL is that of a run, even if the page has not drawn it yet. */
 export function isAtRun(id: string): boolean {
   return partsOf(pathOf(location))[1] === id;
 }
@@ -47,7 +47,7 @@ function written(query: URLSearchParams): string {
   return text ? `?${text}` : "";
 }
 
-/** The address of a page below the base, for `href`. */
+/** The URL of a page below the base. */
 export function href(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -57,12 +57,12 @@ export function href(path: string, query: Query = {}): string {
   return `${BASE}${path}${written(search)}`;
 }
 
-/** The address of a page of a run. */
+/** The URL of a page of a run. */
 export function runHref(id: string, tab = "", query: Query = {}): string {
   return href(`/run/${encodeURIComponent(id)}${tab ? `/${tab}` : ""}`, query);
 }
 
-/** Goes to an address made by `href`. */
+/** Navigates to a URL made by `href`. */
 export function go(address: string, { replace = false } = {}): void {
   history[replace ? "replaceState" : "pushState"](null, "", address);
   const before = place.path;
@@ -70,7 +70,7 @@ export function go(address: string, { replace = false } = {}): void {
   if (place.path !== before) window.scrollTo(0, 0);
 }
 
-/** Changes parts of the query and leaves the rest; what is empty is taken out. */
+/** Changes parts of the query and keeps the rest; empty values are removed. */
 export function setQuery(changes: Query, { replace = true } = {}): void {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -81,7 +81,7 @@ export function setQuery(changes: Query, { replace = true } = {}): void {
   if (address !== location.pathname + location.search) go(address, { replace });
 }
 
-/** Follows clicks on links of this page without loading it anew. */
+/** Handles clicks on links of this page without loading it again. */
 export function followLinks(): void {
   window.addEventListener("popstate", () => place.read());
   document.addEventListener("click", (event) => {

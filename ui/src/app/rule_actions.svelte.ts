@@ -1,4 +1,4 @@
-// What a person can do to alert rules from any page.
+// Actions on alert rules, for any page.
 
 import { api, type AlertRule, type NewRule } from "../data";
 import { asApiError } from "./resource.svelte";
@@ -8,18 +8,18 @@ class Changes {
   count = $state(0);
 }
 
-/** Grows whenever rules were changed here, so that lists of them can be fetched anew. */
+/** Increases whenever rules are changed here, so that lists of them are fetched again. */
 export const ruleChanges = new Changes();
 
 const at = (name: string): string => `alerts/rules/${encodeURIComponent(name)}`;
 
-/** Makes a rule, or changes the one of that name; throws where the server refuses it. */
+/** Creates a rule, or replaces the one of that name; throws if the server refuses it. */
 export async function putRule(name: string, body: NewRule): Promise<void> {
   await api.put(at(name), body);
   ruleChanges.count += 1;
 }
 
-/** What makes a rule again as it is. */
+/** The request body that recreates a rule. */
 export function bodyOf(rule: AlertRule): Required<NewRule> {
   const { severity, message, advice, clear, cooldown, remind, channels, resolve, enabled, run, project } = rule;
   const terms = { when: rule.condition, for: rule.for, clear, cooldown, remind, run, project };
@@ -35,15 +35,15 @@ async function tried(work: Promise<void>, done: string, undo: (() => void) | nul
   }
 }
 
-/** Switches a rule on or off, with a way to undo it. */
+/** Switches a rule on or off, with undo. */
 export function switchRule(name: string, enabled: boolean): Promise<void> {
   const undo = (): void => void switchRule(name, !enabled);
   return tried(putRule(name, { enabled }), `“${name}” is ${enabled ? "on" : "off"}`, undo);
 }
 
-/** Deletes a rule that was made here, with a way to undo it. */
+/** Deletes a rule that was created on the page, with undo. */
 export function deleteRule(rule: AlertRule): Promise<void> {
   const work = api.del(at(rule.name)).then(() => void (ruleChanges.count += 1));
-  const undo = (): void => void tried(putRule(rule.name, bodyOf(rule)), `“${rule.name}” is back`);
+  const undo = (): void => void tried(putRule(rule.name, bodyOf(rule)), `Restored “${rule.name}”`);
   return tried(work, `Deleted “${rule.name}”`, rule.problem ? null : undo);
 }

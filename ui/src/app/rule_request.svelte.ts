@@ -1,4 +1,4 @@
-// What somebody wants a rule for: the editor of rules opens with it.
+// The draft that the rule editor opens with.
 export interface RuleDraft {
   name: string;
   condition: string;
@@ -9,10 +9,10 @@ class Request {
   draft = $state.raw<RuleDraft | null>(null);
 }
 
-/** What is wanted now; null where nothing is. */
+/** The current draft; null while the editor is closed. */
 export const ruleRequest = new Request();
 
-/** Opens the editor of rules, on any page. */
+/** Opens the rule editor, on any page. */
 export function requestRule(draft: RuleDraft): void {
   ruleRequest.draft = draft;
 }

@@ -1,10 +1,10 @@
-// What a person can do to runs from any page.
+// Actions on runs, for any page.
 
 import { api, type MarksChange, type RunRow } from "../data";
 import { asApiError } from "./resource.svelte";
 import { toast } from "./toasts.svelte";
 
-/** Changes what people add to a run; says what went wrong when it does not work. */
+/** Changes the marks of a run; shows a message if that fails. */
 export async function changeMarks(run: string, change: MarksChange): Promise<RunRow | null> {
   try {
     return await api.put<RunRow>(`runs/${encodeURIComponent(run)}/marks`, change);
@@ -14,7 +14,7 @@ export async function changeMarks(run: string, change: MarksChange): Promise<Run
   }
 }
 
-/** Archives runs, or brings them back, with a way to undo it. */
+/** Archives or unarchives runs, with undo. */
 export async function archive(runs: RunRow[], archived: boolean, done: () => void): Promise<void> {
   const answers = await Promise.all(runs.map((run) => changeMarks(run.id, { archived })));
   if (answers.every((answer) => answer === null)) return;
@@ -25,8 +25,8 @@ export async function archive(runs: RunRow[], archived: boolean, done: () => voi
   });
 }
 
-/** Plays a demo run; gives its id. */
-export async function playDemo(): Promise<string | null> {
+/** Starts a demo run and returns its id. */
+export async function startDemo(): Promise<string | null> {
   try {
     return (await api.post<{ run: string }>("demo")).run;
   } catch (error) {

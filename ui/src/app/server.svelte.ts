@@ -1,10 +1,10 @@
-// Facts about the server, asked once and again after it was away.
+// Facts about the server, fetched at the start and after it was unreachable.
 
 import { api, type Meta } from "../data";
 import { live } from "./live.svelte";
 import { Resource } from "./resource.svelte";
 
-/** What the server says of itself. */
+/** Version, store and state of the server. */
 export const meta = new Resource<Meta>(async () => {
   const answer = await api.get<Meta>("meta");
   live.setClock(answer.now);

@@ -1,4 +1,4 @@
-// Every key of the page with what it does: the help overlay and the help page print this list.
+// All keyboard shortcuts, for the help overlay and the help page.
 
 export interface Shortcut {
   keys: string[];

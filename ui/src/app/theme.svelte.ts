@@ -1,11 +1,11 @@
-// Light, dark, or as the system has it.
+// The theme: light, dark, or that of the system.
 
 import { prefer, preferences } from "./preferences.svelte";
 
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 
 class Theme {
-  /** The colours of lines as they are now, for what is drawn on a canvas. */
+  /** The current line colours, for drawing on a canvas. */
   series = $state.raw<string[]>([]);
   systemIsDark = $state(systemDark.matches);
   isDark = $derived(preferences.theme === "dark" || (preferences.theme === "auto" && this.systemIsDark));
@@ -15,8 +15,8 @@ const LINES = [1, 2, 3, 4, 5, 6];
 
 export const theme = new Theme();
 
-/** Keeps the root element in step with the preference and the system. Called once. */
-export function dressPage(): void {
+/** Keeps the root element in sync with the preference and the system. Called once. */
+export function applyTheme(): void {
   systemDark.addEventListener("change", (event) => {
     theme.systemIsDark = event.matches;
   });
@@ -31,7 +31,7 @@ export function dressPage(): void {
   });
 }
 
-/** Turns light to dark and back. */
+/** Switches between light and dark. */
 export function toggleDark(): void {
   prefer({ theme: theme.isDark ? "light" : "dark" });
 }

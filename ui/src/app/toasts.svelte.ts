@@ -1,4 +1,4 @@
-// Short words at the edge of the page about what was just done.
+// Short messages at the edge of the page about the last action.
 
 const SHOWN_MS = 6_000;
 
@@ -11,10 +11,10 @@ export interface Toast {
 
 let count = 0;
 
-/** The words shown now. */
+/** The messages shown now. */
 export const toasts = $state<Toast[]>([]);
 
-/** Shows words for a few seconds, with a way back where there is one. */
+/** Shows a message for a few seconds, with an undo button if `undo` is given. */
 export function toast(
   text: string,
   { tone = "ok", undo = null }: Partial<Omit<Toast, "id" | "text">> = {},
@@ -24,16 +24,16 @@ export function toast(
   setTimeout(() => drop(id), SHOWN_MS);
 }
 
-/** Takes words away. */
+/** Removes a message. */
 export function drop(id: number): void {
-  const at = toasts.findIndex((one) => one.id === id);
+  const at = toasts.findIndex((toast) => toast.id === id);
   if (at >= 0) toasts.splice(at, 1);
 }
 
-/** Copies text to the clipboard and says so. */
+/** Copies text to the clipboard and shows a message. */
 export async function copy(text: string, what = "Copied"): Promise<void> {
   try {
-    // Without https and on another machine browsers have no clipboard, only the older way.
+    // Without https, browsers have no clipboard API, only the older command.
     if (navigator.clipboard) await navigator.clipboard.writeText(text);
     else if (!copySelected(text)) throw new Error("nothing was copied");
     toast(what);

@@ -1,4 +1,4 @@
-// What pages use of the charts.
+// The public names of the charts.
 
 export { default as Chart } from "./line_chart/Chart.svelte";
 export { default as EventLane } from "./timeline/EventLane.svelte";

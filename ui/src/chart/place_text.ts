@@ -1,10 +1,10 @@
-// A place along x in words.
+// Formats a position along x.
 
 import { axisTitle } from "../data/axis";
 import type { AxisName } from "../data/types";
 import { clock, count, duration, number } from "../format";
 
-/** Where a bucket of this width is, as a tooltip says it. */
+/** The position of a bucket, for a tooltip. */
 export function placeText(axis: AxisName, x: number, width: number): string {
   switch (axis) {
     case "step":

@@ -1,4 +1,4 @@
-// What the chart components take.
+// The properties of the chart components.
 
 import type { ChartSpec, EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
 import type { Grouped } from "./series/run_groups";
@@ -10,9 +10,9 @@ export interface OverlaidRun {
   colour: string;
 }
 
-/** Where charts can be pinned, so that they are found again in one place. */
+/** Pins charts to the overview. */
 export interface ChartPins {
-  /** Why nothing can be pinned; null where it can. */
+  /** Why pinning is not available; null if it is. */
   whyNot: string | null;
   has(keys: string[]): boolean;
   toggle(spec: ChartSpec): void;
@@ -21,13 +21,13 @@ export interface ChartPins {
 export interface ChartProps {
   run: string;
   title: string;
-  /** Its title where it stands among charts of other sections. */
+  /** Its title in lists with charts of other sections. */
   longTitle?: string;
   keys: string[];
   unit?: string;
   kind?: "line" | "stack" | "band";
   secondAxis?: string[];
-  /** Of the second axis; by the name of its first key where it is not said. */
+  /** The unit of the second axis; by default that of its first key. */
   secondUnit?: string;
   percent?: boolean;
   fromZero?: boolean;
@@ -35,13 +35,13 @@ export interface ChartProps {
   height?: number;
   sync?: ChartSync;
   events?: EventMark[];
-  /** Overlays several runs, one colour each, instead of `run` alone. */
+  /** Overlays several runs, one colour each, instead of `run`. */
   runs?: OverlaidRun[];
-  /** Draws one line for the runs of each group: their mean, with a band of how far they lie apart. */
+  /** Draws one line for the runs of each group: their mean, with a band of their spread. */
   grouped?: Grouped | null;
   /** Without legend and menu, for small multiples. */
   compact?: boolean;
-  /** Keys that smoothing leaves alone, as the catalogue says. */
+  /** Keys that are never smoothed, from the catalogue. */
   noSmoothing?: string[];
   pins?: ChartPins;
   testid?: string;
@@ -49,7 +49,7 @@ export interface ChartProps {
 
 export interface EventLaneProps {
   events: EventMark[];
-  /** How many there are of each kind, where not all of them are given. */
+  /** Number of all events of each kind, where `events` is a sample. */
   counts?: Record<string, number>;
   sync: ChartSync;
   height?: number;
@@ -90,11 +90,11 @@ export interface HeatmapProps {
   sync?: ChartSync;
   height?: number;
   onpick?: (where: { rank: number; start: number }) => void;
-  /** What rows are called that are no ranks; x is then in units of the page's axis. */
+  /** Names of rows that are not ranks; x is then in units of the page's axis. */
   rows?: string[];
-  /** Where a column lies, in words. */
+  /** The position of a column as text. */
   where?: (start: number, width: number) => string;
-  /** What stands below places along x. */
+  /** The labels of positions along x. */
   ticks?: (places: number[]) => string[];
   testid?: string;
 }

@@ -1,4 +1,4 @@
-// The path of a small line: gaps stay gaps, and a single point is a dot.
+// The SVG path of a sparkline: gaps stay gaps, and a single point is a dot.
 
 export function sparkPath(
   values: readonly (number | null)[],

@@ -1,4 +1,4 @@
-// Says in a sentence what a chart shows, for those who do not see it.
+// Describes a chart in a sentence, for people who do not see it.
 
 import { count, duration, quantity, unitOf } from "../format";
 import { keyLabels } from "./series/labels";
@@ -8,23 +8,23 @@ import type { Series } from "../data/types";
 type Summarised = Pick<Series, "key" | "axis" | "start" | "mean" | "nonfinite"> & { label?: string };
 
 const MAX_NAMED = 4;
-/** Less change than this, by its range, is none. */
+/** A smaller change, relative to the range, counts as none. */
 const STEADY = 0.02;
 
-/** The text a screen reader hears instead of the picture. */
+/** The text a screen reader reads instead of the chart. */
 export function summaryOf(series: readonly Summarised[], unit?: string): string {
-  const told = series.filter((one) => one.start.length > 0);
-  if (told.length === 0) return "No data yet.";
-  const labels = keyLabels([...new Set(told.map((one) => one.key))]);
-  const names = [...new Set(told.map((one) => one.key))];
-  const sentences = told
+  const lines = series.filter((line) => line.start.length > 0);
+  if (lines.length === 0) return "No data yet.";
+  const labels = keyLabels([...new Set(lines.map((line) => line.key))]);
+  const names = [...new Set(lines.map((line) => line.key))];
+  const sentences = lines
     .slice(0, MAX_NAMED)
-    .map((one) => sentenceOf(one, one.label ?? labels[names.indexOf(one.key)]!, unit ?? unitOf(one.key)));
-  const more = told.length - MAX_NAMED;
+    .map((line) => sentenceOf(line, line.label ?? labels[names.indexOf(line.key)]!, unit ?? unitOf(line.key)));
+  const more = lines.length - MAX_NAMED;
   return sentences.join(" ") + (more > 0 ? ` ${more} more lines are in the table.` : "");
 }
 
-/** What stands in place of lines that have no finite value at all; null where there is one to draw. */
+/** The message for lines without any finite value; null where there is one to draw. */
 export function nonfiniteText(
   lines: readonly Pick<Series, "mean" | "last" | "count" | "nonfinite">[],
 ): string | null {
@@ -45,7 +45,7 @@ export function nonfiniteText(
   return total === 1 ? `The only value is ${kinds[0]}.` : `All ${count(total)} values are ${kinds[0]}.`;
 }
 
-/** Why a window shows no line although there are lines elsewhere; null where one reaches into it. */
+/** Why a window shows no line although there is data outside of it; null where a line is in the window. */
 export function outsideText(
   lines: readonly { x: Float64Array }[],
   window: { from: number; to: number } | null,
@@ -54,11 +54,11 @@ export function outsideText(
   const reaches = lines.filter(({ x }) => x.length > 0).map(({ x }) => [x[0]!, x[x.length - 1]!] as const);
   if (!window || !reaches.length || reaches.some(([from, to]) => from <= window.to && to >= window.from))
     return null;
-  const [from, to] = [Math.min(...reaches.map((one) => one[0])), Math.max(...reaches.map((one) => one[1]))];
+  const [from, to] = [Math.min(...reaches.map((reach) => reach[0])), Math.max(...reaches.map((reach) => reach[1]))];
   return `No data in this range.${axis === "step" ? ` There is data from ${count(from)} to about ${count(to)}.` : ""}`;
 }
 
-/** How much lies behind a picture: how many points, and how many of them share a bucket; or whole runs. */
+/** How many points are drawn and how wide a bucket is; for grouped runs, the meaning of the band. */
 export function grainOf(
   lines: readonly { count: Float64Array; width: number; superseded: boolean }[],
   axis: "step" | "seconds",
@@ -86,8 +86,8 @@ function sentenceOf(series: Summarised, label: string, unit: string): string {
   const broken = bad > 0 ? ` ${bad === 1 ? "1 value was" : `${count(bad)} values were`} not finite.` : "";
   if (finite.length === 0) return `${name} has no finite value.${broken}`;
   const [first, last] = [finite[0]!, finite[finite.length - 1]!];
-  const low = finite.reduce((found, value) => Math.min(found, value));
-  const high = finite.reduce((found, value) => Math.max(found, value));
+  const low = finite.reduce((lowest, value) => Math.min(lowest, value));
+  const high = finite.reduce((highest, value) => Math.max(highest, value));
   const distance = series.start[series.start.length - 1]! - series.start[0]!;
   const over = series.axis === "step" ? `${count(distance)} steps` : duration(distance);
   const change = high === low ? 0 : (last - first) / (high - low);

@@ -1,17 +1,17 @@
-// Talks to the server: one address for everything, clear errors, and the header that changes need.
+// Sends requests to the API: builds URLs, turns failures into ApiError, adds the header that changes need.
 
 import { parseShown } from "./shown_text";
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
-/** The server said no, or could not be reached (`status` 0). */
+/** The server returned an error, or could not be reached (`status` 0). */
 export class ApiError extends Error {
   override readonly name = "ApiError";
 
   constructor(
     readonly status: number,
     message: string,
-    /** Also in the server's log; empty when the server gave none. */
+    /** Also in the server's log; empty if the server sent none. */
     readonly id: string = "",
   ) {
     super(message);
@@ -20,12 +20,12 @@ export class ApiError extends Error {
 
 let heard = (): void => undefined;
 
-/** Calls whenever the server itself has answered a request, whatever it said. */
+/** Calls whenever the server itself has answered a request, also with an error. */
 export function onAnswer(listener: () => void): void {
   heard = listener;
 }
 
-/** The address of an API path under wherever the page is served from. */
+/** The URL of an API path, below the base URL of the page. */
 export function apiUrl(path: string, query: Query = {}): string {
   const url = new URL(`api/v1/${path.replace(/^\/+/, "")}`, new URL(".", document.baseURI));
   for (const [name, value] of Object.entries(query)) {
@@ -34,7 +34,7 @@ export function apiUrl(path: string, query: Query = {}): string {
   return url.href;
 }
 
-/** Asks, and turns every failure into an ApiError; an abort stays an abort. */
+/** Sends a request and turns every failure into an ApiError; an abort stays an abort. */
 export async function request(path: string, query: Query = {}, init: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
@@ -43,7 +43,7 @@ export async function request(path: string, query: Query = {}, init: RequestInit
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. It may have been stopped.");
   }
-  // A proxy answers with 502 and the like for a server that is gone.
+  // A proxy answers with 502 and similar for an unreachable server.
   if (response.status < 500) heard();
   if (!response.ok) throw await errorOf(response);
   return response;
@@ -54,7 +54,7 @@ async function errorOf(response: Response): Promise<ApiError> {
     const body = (await response.json()) as { error?: { message?: string; id?: string } };
     if (body.error?.message) return new ApiError(response.status, body.error.message, body.error.id ?? "");
   } catch {
-    // Not our JSON: a proxy in between has answered. Its status says enough.
+    // Not our JSON: a proxy has answered. Its status is enough.
   }
   return new ApiError(
     response.status,

@@ -1,7 +1,7 @@
-// Translates between what series are stored by (step, time) and what is drawn along x.
+// Maps stored positions of series (step, time) to x and back.
 //
-// Step-like axes (step, epoch, samples, tokens) ask the server by step, the others by time. An axis that
-// counts something else than steps is mapped through a series that says how many there were at each step.
+// Step-like axes (step, epoch, samples, tokens) request series by step, the others by time. An axis that counts
+// something other than steps is mapped through a series that has the count at each step.
 
 import type { Axis, AxisName, Segment, Series, SeriesAxis } from "./types";
 
@@ -21,23 +21,23 @@ export function axisTitle(name: AxisName): string {
   return WORDS[name];
 }
 
-/** The unit the server is asked in for this axis. */
+/** The axis of requests to the server for this axis. */
 export function storedAxis(name: AxisName): SeriesAxis {
   return name === "step" || name === "epoch" || name === "samples" || name === "tokens" ? "step" : "seconds";
 }
 
-/** Why an axis cannot be used; null when it can. */
+/** Why an axis cannot be used; null if it can. */
 export function whyNot(axes: readonly Axis[], name: AxisName): string | null {
   if (axes.length === 0) return name === "step" || name === "wall" ? null : "The run has not been read yet.";
-  const axis = axes.find((one) => one.name === name);
+  const axis = axes.find((candidate) => candidate.name === name);
   return axis ? axis.why_not : `This run has no axis of ${WORDS[name].toLowerCase()}.`;
 }
 
 /** Maps steps or seconds to x and back, for one run and one axis. */
 export interface AxisMap {
-  /** x of a stored position; `segment` matters only where each process has its own zero. */
+  /** x of a stored position; `segment` matters only if each process has its own zero. */
   toX(stored: number, segment?: string): number;
-  /** The stored position of x; null where several would do. */
+  /** The stored position of x; null if there are several. */
   toStored(x: number): number | null;
 }
 
@@ -57,9 +57,9 @@ export function axisMap(name: AxisName, segments: readonly Segment[], mapping: S
   }
 }
 
-/** Seconds of work since the first start: the time between one segment and the next is left out. */
+/** Seconds of work since the first start, without the time between segments. */
 function activeTime(segments: readonly Segment[]): AxisMap {
-  const ordered = [...segments].sort((one, other) => one.started - other.started);
+  const ordered = [...segments].sort((a, b) => a.started - b.started);
   if (ordered.length === 0) return SAME;
   const before: number[] = [];
   let worked = 0;
@@ -83,22 +83,22 @@ function activeTime(segments: readonly Segment[]): AxisMap {
   };
 }
 
-/** Seconds since the start of the process that logged it: the segments lie over each other. */
+/** Seconds since the start of the process: the segments overlap. */
 function processTime(segments: readonly Segment[]): AxisMap {
-  const ordered = [...segments].sort((one, other) => one.started - other.started);
+  const ordered = [...segments].sort((a, b) => a.started - b.started);
   const starts = new Map(ordered.map((segment) => [segment.id, segment.started]));
   return {
     toX(time, segment) {
       const started = segment === undefined ? undefined : starts.get(segment);
       if (started !== undefined) return Math.max(time - started, 0);
-      const holder = ordered.findLast((one) => one.started <= time) ?? ordered[0];
+      const holder = ordered.findLast((segment) => segment.started <= time) ?? ordered[0];
       return holder ? Math.max(time - holder.started, 0) : time;
     },
     toStored: (x) => (ordered.length === 1 ? ordered[0]!.started + x : null),
   };
 }
 
-/** Piecewise linear between the buckets of a series that only grows, and on with its last slope. */
+/** Piecewise linear between the buckets of an increasing series, extrapolated with its last slope. */
 function throughSeries(mapping: Series): AxisMap {
   const steps: number[] = [];
   const counts: number[] = [];
@@ -106,14 +106,14 @@ function throughSeries(mapping: Series): AxisMap {
     const value = mapping.last[at]!;
     if (!Number.isFinite(value)) continue;
     steps.push(mapping.start[at]!);
-    // A count that starts again after a resume would make x ambiguous: it never goes back here.
+    // A count that restarts after a resume would make x ambiguous: here it never decreases.
     counts.push(Math.max(value, counts[counts.length - 1] ?? -Infinity));
   }
   if (steps.length === 0) return SAME;
   return { toX: (step) => interpolate(steps, counts, step), toStored: (x) => interpolate(counts, steps, x) };
 }
 
-/** The value at `x` of the line through the points; beyond its ends it goes on as between first and last. */
+/** The value at `x` of the line through the points, extrapolated beyond its ends. */
 export function interpolate(xs: readonly number[], ys: readonly number[], x: number): number {
   const end = xs.length - 1;
   if (end === 0) return ys[0]! + (x - xs[0]!);
@@ -133,18 +133,18 @@ export function interpolate(xs: readonly number[], ys: readonly number[], x: num
 
 const MAX_TABLE = 8192;
 
-/** Which step was being done at a time, and when a step was: learned from any series logged by step. */
+/** Maps times to steps and back; learned from any series logged by step. */
 export class StepClock {
   private steps: number[] = [];
   private times: number[] = [];
-  /** How many buckets the series had that the table was learned from. */
+  /** Number of buckets of the series that the table was learned from. */
   private learned = 0;
 
   get known(): boolean {
     return this.steps.length > 0;
   }
 
-  /** Takes the table of a series if it says more than the one it has. */
+  /** Uses the table of a series if it has more entries than the current one. */
   learn(series: Series): void {
     if (series.axis !== "step" || series.superseded || series.start.length < this.learned) return;
     const steps: number[] = [];
@@ -169,12 +169,12 @@ export class StepClock {
       this.times.push(time);
     });
     if (this.times.length <= MAX_TABLE) return;
-    // A tab that stays open for days must not grow without end; the newest entry stays.
+    // The table must not grow without limit in a tab that stays open for days; the newest entry stays.
     const isKept = (_: number, at: number): boolean => (this.times.length - 1 - at) % 2 === 0;
     [this.steps, this.times] = [this.steps.filter(isKept), this.times.filter(isKept)];
   }
 
-  /** No step is guessed: before the first and after the last known time it is the first and the last step. */
+  /** The step at a time; no extrapolation: the first or last step outside of the known times. */
   stepAt(time: number): number | null {
     if (!this.known) return null;
     const inside = Math.min(Math.max(time, this.times[0]!), this.times[this.times.length - 1]!);

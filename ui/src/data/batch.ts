@@ -1,4 +1,4 @@
-// Gathers what all charts of a page ask for into one request per animation frame.
+// Combines the requests of all charts of a page into one per animation frame.
 
 import { fetchSeriesAnswer, KEYS_PER_REQUEST, type SeriesAnswer, type SeriesOptions } from "./series";
 import type { Series } from "./types";
@@ -16,9 +16,9 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** Buckets are rounded up to these, so that charts of nearly the same width share an answer. */
+/** Bucket counts are rounded up to multiples, so that charts of similar width share a response. */
 const BUCKET_STEP = 200;
-const MAX_BUCKETS_ASKED = 2000;
+const MAX_BUCKETS_PER_REQUEST = 2000;
 
 export class SeriesLoader {
   private pending: Pending[] = [];
@@ -29,7 +29,7 @@ export class SeriesLoader {
     private readonly nextFrame: (call: () => void) => void = (call) => void requestAnimationFrame(call),
   ) {}
 
-  /** Answers together with everything asked in this frame; rejects with AbortError at the signal. */
+  /** Resolves with the other requests of this frame; rejects with AbortError at the signal. */
   ask(question: SeriesQuestion): Promise<SeriesAnswer> {
     return new Promise((resolve, reject) => {
       if (question.signal?.aborted) return reject(aborted());
@@ -59,7 +59,7 @@ export class SeriesLoader {
     const stop = new AbortController();
     for (const { question } of group) {
       question.signal?.addEventListener("abort", () => {
-        if (group.every((one) => one.question.signal?.aborted)) stop.abort();
+        if (group.every((pending) => pending.question.signal?.aborted)) stop.abort();
       });
     }
     const { run, keys: _keys, signal: _signal, ...options } = first;
@@ -81,7 +81,7 @@ function groupName(question: SeriesQuestion): string {
   return JSON.stringify([run, axis, from, to, rank, host, device, merge]);
 }
 
-/** Whole questions together until a request is full: the last charts do not keep the first waiting. */
+/** Splits questions into requests of limited size, so that the last charts do not delay the first. */
 function partsOf(group: Pending[]): Pending[][] {
   const parts: Pending[][] = [];
   let keys = new Set<string>();
@@ -100,18 +100,18 @@ function partsOf(group: Pending[]): Pending[][] {
 
 function bucketsFor(group: Pending[]): number {
   const most = Math.max(...group.map(({ question }) => question.buckets ?? 800));
-  return Math.min(MAX_BUCKETS_ASKED, Math.ceil(most / BUCKET_STEP) * BUCKET_STEP);
+  return Math.min(MAX_BUCKETS_PER_REQUEST, Math.ceil(most / BUCKET_STEP) * BUCKET_STEP);
 }
 
 function partOf(answer: SeriesAnswer, keys: string[]): SeriesAnswer {
-  const wanted = new Set(keys);
-  const series: Series[] = answer.series.filter((one) => wanted.has(one.key));
-  return { series, cursor: answer.cursor, missing: answer.missing.filter((key) => wanted.has(key)) };
+  const own = new Set(keys);
+  const series: Series[] = answer.series.filter(({ key }) => own.has(key));
+  return { series, cursor: answer.cursor, missing: answer.missing.filter((key) => own.has(key)) };
 }
 
 function aborted(): DOMException {
   return new DOMException("The chart no longer needs this.", "AbortError");
 }
 
-/** The one loader of the page. */
+/** The loader of the page. */
 export const seriesLoader = new SeriesLoader();

@@ -1,9 +1,8 @@
-// One line of a chart in memory: never more than 4,096 buckets, however long the run is.
+// One line of a chart in memory: at most 4,096 buckets, for any length of the run.
 //
-// A bucket starts at a multiple of the width, so a point falls into the same bucket whenever it comes and
-// history never moves. When there are too many, the width doubles and pairs of buckets become one. Counts
-// include what is not finite; least, greatest and mean leave it out; `last` and `time` belong to the point
-// logged last.
+// A bucket starts at a multiple of the width, so a point always belongs to the same bucket and history never
+// moves. When there are too many, the width doubles and pairs of buckets are merged. Counts include values that
+// are not finite; minimum, maximum and mean exclude them; `last` and `time` belong to the point logged last.
 
 import type { Series, SeriesColumn } from "./types";
 import { SERIES_COLUMNS } from "./types";
@@ -21,10 +20,10 @@ export interface Points {
 export type Columns = Record<SeriesColumn, Float64Array>;
 
 export class SeriesBuffer {
-  /** How many buckets there are. */
+  /** Number of buckets. */
   length = 0;
   width = 1;
-  /** How many raw points are behind the buckets. */
+  /** Number of points in all buckets. */
   points = 0;
   /** Changes whenever a bucket does. */
   version = 0;
@@ -72,7 +71,7 @@ export class SeriesBuffer {
     if (points.x.length) this.version += 1;
   }
 
-  /** Takes over what the server answered; the columns are copied. */
+  /** Replaces the content with a response of the server; the columns are copied. */
   replace(series: Series): void {
     const length = series.start.length;
     this.columns = emptyColumns(Math.max(FIRST_CAPACITY, length));
@@ -137,7 +136,7 @@ export class SeriesBuffer {
   }
 
   private grow(): void {
-    // One more than the most: a bucket is added first and pairs are merged after.
+    // One more than the maximum: a bucket is added first, then pairs are merged.
     const bigger = emptyColumns(
       Math.min(this.columns.start.length * 2, Math.max(this.most, this.length) + 1),
     );

@@ -1,9 +1,9 @@
-// Puts the lines of several runs together: the mean of the runs, and how far they lie apart.
+// Combines the lines of several runs: their mean and their spread.
 
 import type { Columns } from "./buffer";
 import { SERIES_COLUMNS } from "./types";
 
-/** From the least run to the greatest, or leaving the outermost tenth out at both ends. */
+/** Minimum to maximum, or the 10th to 90th percentile. */
 export type Spread = "range" | "quantiles";
 
 /** The line of one run; x ascends. */
@@ -11,16 +11,16 @@ export interface Member extends Columns {
   x: Float64Array;
 }
 
-/** Buckets over several runs; `count` is how many of them have a value there. */
+/** Buckets over several runs; `count` is the number of runs with a value. */
 export interface Gathered extends Columns {
   x: Float64Array;
   width: number;
 }
 
 /**
- * Runs are put together on one set of buckets, in each of which a run counts once, however often it logged.
+ * Combines runs on one set of buckets; in each a run counts once, regardless of how often it logged.
  *
- * A bucket needs more than half of them: where a run has ended, the mean of the others would jump.
+ * A bucket needs more than half of the runs: where a run has ended, the mean of the others would jump.
  */
 export function acrossRuns(members: readonly Member[], spread: Spread): Gathered {
   const known = members.filter((member) => member.x.length > 0);
@@ -34,19 +34,19 @@ export function acrossRuns(members: readonly Member[], spread: Spread): Gathered
     }
   const places = [...rows.keys()]
     .filter((place) => rows.get(place)!.length * 2 > known.length)
-    .sort((one, other) => one - other);
+    .sort((a, b) => a - b);
   const columns = Object.fromEntries(
     ["x", ...SERIES_COLUMNS].map((name) => [name, new Float64Array(places.length)]),
   ) as unknown as Gathered;
   places.forEach((place, at) => {
-    const row = summed(rows.get(place)!, spread);
+    const row = bucketOf(rows.get(place)!, spread);
     columns.x[at] = place * width;
     for (const name of SERIES_COLUMNS) columns[name][at] = row[name];
   });
   return { ...columns, width };
 }
 
-/** What one run says within a bucket. */
+/** The values of one run within a bucket. */
 interface Bucket {
   start: number;
   time: number;
@@ -55,7 +55,7 @@ interface Bucket {
   nonfinite: number;
 }
 
-/** Wide enough that a run which logs seldom has a value in each; a power of two, so that places stay put. */
+/** Wide enough that a run that logs rarely has a value in each; a power of two, so that buckets do not move. */
 function commonWidth(members: readonly Member[]): number {
   const widest = Math.max(0, ...members.map((member) => usualDistance(member.x)));
   return widest > 0 ? 2 ** Math.ceil(Math.log2(widest) - 1e-9) : 1;
@@ -89,26 +89,26 @@ function* bucketsOf(member: Member, width: number): Generator<[number, Bucket]> 
   }
 }
 
-function summed(row: readonly Bucket[], spread: Spread): Record<(typeof SERIES_COLUMNS)[number], number> {
+function bucketOf(row: readonly Bucket[], spread: Spread): Record<(typeof SERIES_COLUMNS)[number], number> {
   const means = row
-    .map((one) => one.mean)
+    .map((bucket) => bucket.mean)
     .filter(Number.isFinite)
-    .sort((one, other) => one - other);
-  const lasts = row.map((one) => one.last).filter(Number.isFinite);
+    .sort((a, b) => a - b);
+  const lasts = row.map((bucket) => bucket.last).filter(Number.isFinite);
   const [low, high] = spread === "range" ? [0, 1] : [0.1, 0.9];
   return {
-    start: Math.min(...row.map((one) => one.start)),
-    time: Math.max(...row.map((one) => one.time)),
+    start: Math.min(...row.map((bucket) => bucket.start)),
+    time: Math.max(...row.map((bucket) => bucket.time)),
     count: means.length,
     min: quantile(means, low),
     max: quantile(means, high),
     mean: average(means),
     last: average(lasts),
-    nonfinite: row.reduce((total, one) => total + one.nonfinite, 0),
+    nonfinite: row.reduce((total, bucket) => total + bucket.nonfinite, 0),
   };
 }
 
-/** A quantile of ascending values, between two of them where it falls there; NaN where there are none. */
+/** A quantile of ascending values, interpolated; NaN if there are none. */
 export function quantile(values: readonly number[], share: number): number {
   if (values.length === 0) return NaN;
   const place = share * (values.length - 1);

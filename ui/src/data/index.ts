@@ -1,4 +1,4 @@
-// What the rest of the page uses of the data layer.
+// The public names of the data layer.
 
 export { api, ApiError, apiUrl, type Query } from "./api";
 export { SeriesBuffer, MAX_BUCKETS, type Points } from "./buffer";

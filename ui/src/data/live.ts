@@ -1,8 +1,8 @@
-// Listens to the server: one stream per tab, resumed where it stopped, shared between tabs.
+// Receives live updates: one stream per tab, resumed from its cursor, shared between tabs.
 //
-// The stream is closed while the tab is hidden or paused, and goes on from its cursor after that, so nothing
-// is missed. Where keys are added the stream is opened again from the cursor of before: points may then come
-// twice, and whoever draws them drops those whose time it has seen.
+// The stream is closed while the tab is hidden or paused, and then continues from its cursor, so nothing is
+// missed. If keys are added, the stream is opened again from the previous cursor: points may then come twice, and
+// charts drop those whose time they have seen.
 
 import { browserWorld, Connection, type LiveWorld } from "./live_connection";
 import { browserSharing, Sharing, type SharedMessage, type SharingWorld } from "./live_sharing";
@@ -12,7 +12,7 @@ export type LiveState = "live" | "paused" | "retrying" | "off";
 type Listener = (data: never) => void;
 type Event = Extract<SharedMessage, { kind: "event" }>;
 
-/** How the tab's visibility is learned. */
+/** The visibility of the tab. */
 export interface Visibility {
   hidden(): boolean;
   onChange(listener: () => void): void;
@@ -30,7 +30,7 @@ export class LiveStream {
   state: LiveState = "off";
   /** Seconds until the next attempt, while retrying. */
   retryInS = 0;
-  /** Why there is no stream; empty when there is. */
+  /** Why there is no stream; empty if there is one. */
   problem = "";
   private readonly world: LiveWorld;
   private readonly sharingWorld: SharingWorld;
@@ -50,7 +50,7 @@ export class LiveStream {
   private readonly wantedByOthers = new Map<string, string[]>();
   private openKeys: Set<string> | null = null;
   private gathering: { timer: number; since: string } | null = null;
-  /** Events of the leading tab that came while this one was still catching up. */
+  /** Events of the leading tab that came while this tab was catching up. */
   private held: Event[] | null = null;
 
   constructor(options: LiveOptions = {}) {
@@ -71,7 +71,7 @@ export class LiveStream {
     this.world.onAnswer(() => this.state === "retrying" && this.retryNow());
   }
 
-  /** Chooses the run and keys to hear of, null for the list of runs, and the cursor to go on from. */
+  /** Sets the run (null for the list of runs) and keys to follow, and the cursor to continue from. */
   subscribe(run: string | null, keys: string[] = [], since = ""): void {
     if (this.subscribed && run === this.run) {
       this.baseKeys = keys;
@@ -86,7 +86,7 @@ export class LiveStream {
     this.update();
   }
 
-  /** Adds keys for as long as a chart shows them; call what is returned to take them back. */
+  /** Adds keys while a chart shows them; returns a function that removes them. */
   want(run: string, keys: string[]): () => void {
     const names = keys.map((key) => `${run}\n${key}`);
     for (const name of names) this.wanted.set(name, (this.wanted.get(name) ?? 0) + 1);
@@ -103,7 +103,7 @@ export class LiveStream {
     };
   }
 
-  /** Calls for each event of that name; call what is returned to stop. */
+  /** Calls for each event of that name; returns a function that stops it. */
   on<Name extends StreamEventName>(event: Name, listener: (data: StreamEvents[Name]) => void): () => void {
     const set = this.listeners.get(event) ?? new Set<Listener>();
     this.listeners.set(event, set);
@@ -128,7 +128,7 @@ export class LiveStream {
     this.update();
   }
 
-  /** Tries again at once instead of waiting for the countdown. */
+  /** Retries at once instead of waiting for the countdown. */
   retryNow(): void {
     if (this.leads) this.connection.retryNow();
     else this.sharing?.post({ kind: "retry" });
@@ -154,7 +154,7 @@ export class LiveStream {
       {
         lead: () => {
           this.leads = true;
-          // The cursor is still that of before the catching up: the stream itself says what was missed.
+          // The cursor is still the one before catching up: the stream itself sends what was missed.
           this.held = null;
           this.openStream(this.cursor);
         },
@@ -184,7 +184,7 @@ export class LiveStream {
     if (this.cursor !== "") void this.catchUp();
   }
 
-  /** Asks once for what the leading tab has already heard while this one was away. */
+  /** Requests once what the leading tab received while this tab was hidden. */
   private async catchUp(): Promise<void> {
     const held: Event[] = [];
     this.held = held;
@@ -200,7 +200,7 @@ export class LiveStream {
       for (const { event, data } of answer.events) this.dispatch(event, data);
       this.cursor = answer.cursor;
     } catch {
-      // What was missed cannot be had: whoever shows something asks for all of it again.
+      // What was missed cannot be fetched: everything that is shown is loaded again.
       if (this.held === held)
         this.dispatch("resync", { why: "The page could not catch up with what it missed." });
     }
@@ -259,7 +259,7 @@ export class LiveStream {
     for (const listener of [...(this.listeners.get(name) ?? [])]) listener(data as never);
   }
 
-  /** Waits a moment for more charts to speak, then opens the stream anew if it lacks something. */
+  /** Waits a moment for more charts, then opens the stream again if it lacks keys. */
   private gatherKeys(): void {
     if (this.sharing === null || this.gathering !== null) return;
     const timer = this.world.later(() => {

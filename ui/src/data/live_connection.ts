@@ -1,4 +1,4 @@
-// Keeps one connection to the live stream, and falls back to asking where streams do not get through.
+// Keeps one connection to the live stream, and falls back to polling where streams are blocked.
 
 import { api, ApiError, apiUrl, onAnswer, type Query } from "./api";
 import { parseShown } from "./shown_text";
@@ -14,13 +14,13 @@ export interface Delta {
   events: { event: StreamEventName; data: unknown }[];
 }
 
-/** What the connection needs of the world; tests give their own. */
+/** The browser functions that the connection uses; tests replace them. */
 export interface LiveWorld {
   openSource(url: string): EventSource;
   delta(query: Query, signal: AbortSignal): Promise<Delta>;
   later(call: () => void, milliseconds: number): number;
   never(timer: number): void;
-  /** Calls when any request of the page was answered. */
+  /** Calls when any request of the page got a response. */
   onAnswer(listener: () => void): void;
 }
 
@@ -67,7 +67,7 @@ export class Connection {
     private readonly world: LiveWorld = browserWorld,
   ) {}
 
-  /** Listens to a topic from a cursor on; an empty cursor means from now. */
+  /** Listens to a topic from a cursor; an empty cursor means from now. */
   open(topic: Topic, since: string): void {
     this.stop();
     this.topic = topic;
@@ -104,7 +104,7 @@ export class Connection {
   private listen(): void {
     const source = this.world.openSource(apiUrl("stream", this.query()));
     this.source = source;
-    // A proxy that holds the stream back opens it and then says nothing.
+    // A proxy that buffers the stream opens it and then sends nothing.
     const silence = this.after(FIRST_WORD_MS, () =>
       this.streamFailed("The stream opened but stayed silent."),
     );

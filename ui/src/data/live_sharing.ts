@@ -1,4 +1,4 @@
-// Lets tabs that watch the same run share one stream: the one with the lock listens and tells the others.
+// Lets tabs of the same run share one stream: the tab with the lock listens and forwards events to the others.
 
 import type { StreamEventName } from "./types";
 
@@ -16,7 +16,7 @@ export interface Channel {
   onmessage: ((message: MessageEvent<SharedMessage>) => void) | null;
 }
 
-/** What sharing needs of the world; null where the browser has none, and every tab then listens itself. */
+/** The browser functions that sharing uses; null if they are missing, and then every tab listens itself. */
 export interface SharingWorld {
   locks: Pick<LockManager, "request"> | null;
   openChannel: ((name: string) => Channel) | null;
@@ -35,7 +35,7 @@ export function browserSharing(): SharingWorld {
   };
 }
 
-/** One tab's part in one topic. */
+/** One tab's membership in one topic. */
 export class Sharing {
   private channel: Channel | null = null;
   private ended = false;
@@ -79,7 +79,7 @@ export class Sharing {
     }
   }
 
-  /** Leads until the tab leaves: a lock is held for as long as this promise is open. */
+  /** Leads until the tab leaves: the lock is held while this promise is pending. */
   private hold(): Promise<boolean> | boolean {
     if (this.ended) return true;
     return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-// What one run's pages are drawn from, and what the live stream says about it.
+// The types of the API's responses for a run's pages, and of live events.
 
 import type { AlertRow, Severity, Status, Tree, Verdict, RunRow } from "./run_types";
 import type { PointsOfSeries, SeriesAxis } from "./series_types";
@@ -9,7 +9,7 @@ export interface Tile {
   /** Formatted, with its unit. */
   value: string;
   detail: string[];
-  /** `none` is a figure that is known and neither good nor bad by itself. */
+  /** `none`: the figure is known and neither good nor bad. */
   state: "ok" | "warn" | "bad" | "none" | "unknown";
   state_text: string;
   spark: (number | null)[];
@@ -73,7 +73,7 @@ export interface Overview {
   key_charts: ChartSpec[];
   system_charts: ChartSpec[];
   events: EventMark[];
-  /** All events there are, by kind; of a kind with very many, `events` has some. */
+  /** Number of all events by kind; of a kind with very many, `events` has a sample. */
   event_counts: Record<string, number>;
   alerts: AlertRow[];
   environment: { label: string; value: string }[];
@@ -168,7 +168,7 @@ export interface Heatmap {
 }
 
 export interface Finding {
-  /** What kind of problem, like `input.exposed_wait`. */
+  /** The kind of problem, such as `input.exposed_wait`. */
   id: string;
   /** The id and its subject: unique in a run. */
   key: string;
@@ -196,14 +196,14 @@ export interface Finding {
   refs: string[];
 }
 
-/** Why a run went wrong. */
+/** Why a run failed. */
 export interface Failure {
   reason: string;
-  /** The type of the exception; null where it was none. */
+  /** The type of the exception; null if there was none. */
   exception: string | null;
   message: string;
   traceback: string | null;
-  /** Why there is no traceback, and how to have it the next time. */
+  /** Why there is no traceback, and how to record it next time. */
   hint: string | null;
 }
 
@@ -228,7 +228,7 @@ export interface Console {
   total: number;
   captured: boolean;
   why_not: string | null;
-  /** How to have the output of the next run. */
+  /** How to record the output of the next run. */
   how: { text: string; code: string }[];
   file: string | null;
   failure: Failure | null;
@@ -239,7 +239,7 @@ export interface RunConfig {
   sections: { title: string; items: { label: string; value: string; copy: boolean }[] }[];
 }
 
-/** Everything the live stream says, by the name of its event. */
+/** The data of live events, by name. */
 export interface StreamEvents {
   hello: { now: number; cursor: string; heartbeat_s: number };
   run: RunRow;

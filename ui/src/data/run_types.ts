@@ -1,4 +1,4 @@
-// Runs, hosts, alerts and comparisons as the server describes them.
+// The types of the API's responses on runs, hosts, alerts and comparisons.
 
 export type Status = "running" | "stalled" | "finished" | "failed" | "crashed";
 export type Severity = "info" | "notice" | "warning" | "critical";
@@ -16,7 +16,7 @@ export interface Meta {
   projects: string[];
   bytes_used: number;
   agent: { cpu_ratio: number | null; rss_bytes: number | null };
-  /** Journals that cannot be read or stored for now. */
+  /** Journals that cannot be read or stored at present. */
   set_aside: { path: string; reason: string; advice: string }[];
 }
 
@@ -37,7 +37,7 @@ export interface RunRow {
   reason: string;
   started: number;
   ended: number | null;
-  /** The sum of the segments: downtime between them is left out. */
+  /** The sum of the segments, without the time between them. */
   duration_s: number;
   last_seen: number;
   step: number | null;
@@ -46,7 +46,7 @@ export interface RunRow {
   eta_s: number | null;
   loss_last: number | null;
   loss_best: number | null;
-  /** What the newest loss is where it is not a finite number. */
+  /** The newest loss if it is not a finite number. */
   loss_nonfinite: "NaN" | "∞" | "-∞" | null;
   loss_key: string | null;
   data_wait_ratio: number | null;
@@ -55,7 +55,7 @@ export interface RunRow {
   gpu_worst: string | null;
   peak_memory_bytes: number | null;
   verdict: Verdict | null;
-  /** What needs a person's attention, in a sentence. */
+  /** What needs attention, in a sentence. */
   attention: string | null;
   open_alerts: number;
   tags: string[];
@@ -81,7 +81,7 @@ export interface RunList {
   filter_error: FilterFault | null;
   config_keys: string[];
   tags: string[];
-  /** How many runs need attention, whatever the filter. */
+  /** Number of runs that need attention, regardless of the filter. */
   attention: number;
 }
 
@@ -216,17 +216,17 @@ export interface Comparison {
   runs: RunRow[];
   baseline: string;
   keys: string[];
-  /** How many of the first steps of each run the figures leave out. */
+  /** Number of warm-up steps of each run that the figures exclude. */
   warm_up_steps: number[];
   figures: ComparedFigure<ComparisonCell>[];
-  /** Runs with one value of what they are grouped by; null where they do not have it. */
+  /** Runs with the same value of the grouping entry; null if they do not have it. */
   groups: { value: string | null; runs: string[] }[];
   group_figures: ComparedFigure<GroupCell>[];
   config: { key: string; values: (string | null)[]; same: boolean; types_differ: boolean }[];
   verdicts: Verdict[];
   /** The segments of each run. */
   segments: Segment[][];
-  /** What all runs can be aligned by. */
+  /** The x axes that all runs have. */
   axes: Axis[];
 }
 
@@ -240,7 +240,7 @@ export interface AlertRule {
   advice: string;
   /** Where it comes from. */
   origin: RuleOrigin;
-  /** Where the rule of its name comes from whose place it takes. */
+  /** The origin of the rule that it replaces. */
   replaces: RuleOrigin | null;
   run: string;
   project: string;
@@ -248,16 +248,16 @@ export interface AlertRule {
   clear: string;
   cooldown: string;
   remind: string;
-  /** Through which channels; null for all. */
+  /** Channels; null for all. */
   channels: string[] | null;
   resolve: boolean;
-  /** Why it is left out; empty where it is not. */
+  /** Why it is ignored; empty if it is not. */
   problem: string;
 }
 
 export type RuleOrigin = "usual" | "configuration" | "page" | "training";
 
-/** A rule to make; without a condition, only whether the rule of that name is on. */
+/** A rule to save; without a condition, only whether the rule of that name is on. */
 export interface NewRule {
   when?: string;
   for?: string;
@@ -274,7 +274,7 @@ export interface NewRule {
   project?: string;
 }
 
-/** What the server says of a condition; places count characters. */
+/** The result of checking a condition; positions count characters. */
 export interface RuleCheck {
   ok: boolean;
   fault: FilterFault | null;
@@ -317,11 +317,11 @@ export interface ServerSettings {
   items: { section: string; name: string; value: string; help: string }[];
   scrape_config: string | null;
   exporters: string[];
-  /** Where the token lies; null where none is asked for. */
+  /** The token file; null if no token is needed. */
   token_file: string | null;
 }
 
-/** What a person may change about a run; only the fields given are changed. */
+/** Changes to the marks of a run; omitted fields stay as they are. */
 export interface MarksChange {
   name?: string | null;
   tags?: string[];

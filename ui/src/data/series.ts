@@ -1,4 +1,4 @@
-// Asks for series and decodes the binary answer into columns.
+// Requests series and decodes the binary response into columns.
 
 import { request } from "./api";
 import { SERIES_COLUMNS, type Series, type SeriesAxis, type SeriesHeader } from "./types";
@@ -22,7 +22,7 @@ export interface SeriesAnswer {
   missing: string[];
 }
 
-/** Keys in one request: an address stays well below what proxies allow. */
+/** Keys in one request: keeps URLs well below the limits of proxies. */
 export const KEYS_PER_REQUEST = 40;
 
 export async function fetchSeries(
@@ -33,7 +33,7 @@ export async function fetchSeries(
   return (await fetchSeriesAnswer(run, keys, options)).series;
 }
 
-/** The same with the cursor to stream on from, and the keys the run does not have. */
+/** The same with the cursor to continue from, and the keys the run does not have. */
 export async function fetchSeriesAnswer(
   run: string,
   keys: string[],

@@ -1,4 +1,4 @@
-// Series as they travel: buckets from the server, points from the live stream.
+// The types of series: buckets from the API, points from the live stream.
 
 export type SeriesAxis = "step" | "seconds";
 export const SERIES_COLUMNS = ["start", "count", "min", "max", "mean", "last", "nonfinite", "time"] as const;
@@ -27,7 +27,7 @@ export interface SeriesHeader {
   missing: string[];
 }
 
-/** One line of a chart as the server answers it: columns of buckets, each as long as the others. */
+/** One series from the API: columns of buckets, all of the same length. */
 export interface Series {
   key: string;
   rank: number | null;
@@ -49,7 +49,7 @@ export interface Series {
   time: Float64Array;
 }
 
-/** A number as the stream sends it: JSON has no word for those that are not finite. */
+/** A number from the stream: JSON has no numbers that are not finite, so these are strings. */
 export type WireNumber = number | "NaN" | "Infinity" | "-Infinity";
 
 export interface PointsOfSeries {
@@ -58,7 +58,7 @@ export interface PointsOfSeries {
   host: string;
   device: string;
   axis: SeriesAxis;
-  /** Of points without a step of their own: the one in progress at the time. */
+  /** For points without a step: the step in progress at the time. */
   steps: number[];
   times: number[];
   values: WireNumber[];

@@ -1,7 +1,7 @@
-// Smooths what is drawn; what is stored and judged stays as it was.
+// Smooths lines for display; stored values and alerts are not affected.
 //
-// Every kind measures distance in x, not in points, so that series logged at different rates smooth alike.
-// `reference` is the distance that counts as one point, and is the same for all lines of a chart.
+// Every kind measures distance in x, not in points, so that series with different logging rates are smoothed
+// equally. `reference` is the distance that counts as one point, the same for all lines of a chart.
 
 export type SmoothingKind = "ema" | "mean" | "gaussian" | "min" | "max";
 export const SMOOTHING_KINDS: SmoothingKind[] = ["ema", "mean", "gaussian", "min", "max"];
@@ -15,7 +15,7 @@ export interface Smoothing {
 export const NO_SMOOTHING: Smoothing = { kind: "ema", amount: 0 };
 export const MAX_SMOOTHING = 0.999;
 
-/** Keys whose steps are their meaning: schedules, counters, epochs. The catalogue may name more. */
+/** Keys with meaningful jumps: schedules, counters, epochs. The catalogue may name more. */
 const NEVER = /(^|[/_.])(lr|learning_rate|epoch|epochs|global_step)($|[/_.-])|_total$/i;
 
 export function mayBeSmoothed(key: string, noSmoothing: readonly string[] = []): boolean {
@@ -24,7 +24,7 @@ export function mayBeSmoothed(key: string, noSmoothing: readonly string[] = []):
 
 /**
  * The distance that counts as one point: that of the densest line, but at least a thousandth of the range.
- * `count` is how many buckets the whole line has: finer ones of a zoomed part do not change the curve.
+ * `count` is the number of buckets of the whole line: finer buckets of a zoomed part do not change the curve.
  */
 export function referenceDistance(lines: readonly { x: ArrayLike<number>; count: number }[]): number {
   let low = Infinity;
@@ -41,7 +41,7 @@ export function referenceDistance(lines: readonly { x: ArrayLike<number>; count:
   return high > low ? Math.max(densest, (high - low) / 1000) : 1;
 }
 
-/** The smoothed values, as many as there are; where a value is not finite there is none. */
+/** The smoothed values; NaN where a value is not finite. */
 export function smooth(
   x: ArrayLike<number>,
   y: ArrayLike<number>,
@@ -65,7 +65,7 @@ export function smooth(
   }
 }
 
-/** An exponential average freed of its bias towards zero: the weight of what came before is divided out. */
+/** A bias-corrected exponential average: divided by the sum of the weights. */
 function movingAverage(
   x: ArrayLike<number>,
   y: ArrayLike<number>,
@@ -79,7 +79,7 @@ function movingAverage(
   for (let at = 0; at < y.length; at += 1) {
     if (!Number.isFinite(y[at]!)) continue;
     const decay = Number.isNaN(before) ? 0 : amount ** (Math.max(x[at]! - before, 0) / reference);
-    // What a point adds grows with its distance from the one before, as if the gap had been filled with it.
+    // The weight of a point grows with its distance from the previous one, as if it filled the gap.
     const share = Number.isNaN(before) ? 1 - amount : 1 - decay;
     total = total * decay + y[at]! * share;
     weight = weight * decay + share;
@@ -101,7 +101,7 @@ function centredMean(x: ArrayLike<number>, y: ArrayLike<number>, radius: number)
   let low = 0;
   let high = 0;
   for (let at = 0; at < y.length; at += 1) {
-    // Near an end the window shrinks on both sides, so that the curve does not lean towards the middle.
+    // Near an end the window shrinks on both sides, so that the curve is not biased towards the middle.
     const reach = Math.min(radius, x[at]! - x[0]!, x[x.length - 1]! - x[at]!);
     while (x[low]! < x[at]! - reach) low += 1;
     while (low > 0 && x[low - 1]! >= x[at]! - reach) low -= 1;
@@ -113,13 +113,13 @@ function centredMean(x: ArrayLike<number>, y: ArrayLike<number>, radius: number)
   return result;
 }
 
-/** Three centred means in a row are a bell to within a few percent, at a cost that does not grow. */
+/** Three centred means in a row approximate a Gaussian within a few percent, at constant cost. */
 function gaussian(x: ArrayLike<number>, y: ArrayLike<number>, radius: number): Float64Array {
   const once = centredMean(x, y, radius / Math.SQRT2);
   return centredMean(x, centredMean(x, once, radius / Math.SQRT2), radius / Math.SQRT2);
 }
 
-/** The least (`sign` -1) or greatest (1) of the window that ends at each point. */
+/** The minimum (`sign` -1) or maximum (1) of the window that ends at each point. */
 function runningExtreme(
   x: ArrayLike<number>,
   y: ArrayLike<number>,

@@ -1,5 +1,5 @@
-// The shapes that travel between server and page: names are those of the JSON, times are seconds since
-// the epoch, ratios lie between 0 and 1, and what is unknown is null.
+// The types of the API: field names are those of the JSON, times are seconds since the epoch, ratios are between
+// 0 and 1, and null means unknown.
 
 export * from "./page_types";
 export * from "./run_types";

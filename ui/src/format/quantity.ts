@@ -1,12 +1,12 @@
-// Writes numbers for people: one formatter for tiles, axes, tooltips and tables.
+// Formats numbers for tiles, axes, tooltips and tables.
 
 import type { Unit } from "./unit";
 import { byteScale, degrees, degreeSign, units } from "./units";
 
 const UNKNOWN = "–";
 
-/** The significant digits of a plain number, with a prefix from a million on and an exponent below 0.001.
- * The server writes numbers by the same rules; one table of examples holds both to them. */
+/** A number with significant digits, with a prefix from a million on and an exponent below 0.001.
+ * The server formats numbers by the same rules; tests of both use the same examples. */
 export function number(value: number | null | undefined, digits = 4): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (Number.isNaN(value)) return "NaN";
@@ -95,7 +95,7 @@ export function quantity(value: number | null | undefined, unit: Unit = ""): str
 const SIZES = /(\d[\d.,]*) (B|KiB|MiB|GiB|TiB)\b/g;
 const DEGREES = /(-?\d[\d.,]*) °C/g;
 
-/** A text of the server's in the units of the reader; the temperatures in it are no differences. */
+/** A text of the server in the preferred units; temperatures in it are never differences. */
 export function inUnits(text: string): string {
   const { memory, temperature } = units();
   if (memory === "decimal")
@@ -107,19 +107,19 @@ export function inUnits(text: string): string {
   return text;
 }
 
-/** How long ago a time was. */
+/** The time since a moment, as text. */
 export function ago(time: number, now: number): string {
   const seconds = now - time;
   return seconds < 1 ? "now" : `${duration(seconds < 60 ? Math.round(seconds) : seconds)} ago`;
 }
 
-/** A time of day, with the date unless it is today's. */
+/** A time of day, with the date unless it is today. */
 export function clock(time: number, now: number = Date.now() / 1000): string {
   const [day, moment] = dayAndMoment(time);
   return day === dayAndMoment(now)[0] ? moment : `${day} ${moment}`;
 }
 
-/** The date and the time of day where the reader is. */
+/** The date and the time of day in the local time zone. */
 export function dayAndMoment(time: number): [string, string] {
   const date = new Date(time * 1000);
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
@@ -148,7 +148,7 @@ function plain(size: number, digits: number): string {
   return near.toLocaleString("en-US", { maximumFractionDigits: 12 });
 }
 
-/** Three digits with the prefix that leaves 1–999 (or 1–1023) before it; `down` goes to smaller units. */
+/** Three digits with the prefix that gives 1–999 (or 1–1023); `down` uses smaller units. */
 function scaled(size: number, base: number, units: string[], down = false): string {
   if (size === 0) return `0 ${units[0]}`;
   let at = 0;

@@ -1,4 +1,4 @@
-// Labels an axis: one unit for all of it, and just enough decimals to tell neighbours apart.
+// Labels of an axis: one unit for all, and just enough decimals to distinguish neighbours.
 
 import { dayAndMoment, duration, quantity } from "./quantity";
 import type { Unit } from "./unit";
@@ -23,28 +23,28 @@ const LONG_SECONDS = 120;
 /** The labels of ticks at these positions of a linear axis. */
 export function ticksOf(values: readonly number[], unit: Unit): string[] {
   const largest = Math.max(0, ...values.map(Math.abs));
-  const distance = leastDistance(values) || largest || 1;
+  const distance = minDistance(values) || largest || 1;
   if (unit === "celsius") {
     const shown = values.map(degrees);
-    return shown.map((value) => `${fixed(value, leastDistance(shown) || 1)} ${degreeSign()}`);
+    return shown.map((value) => `${fixed(value, minDistance(shown) || 1)} ${degreeSign()}`);
   }
   if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)} %`);
   if (unit === "seconds" && largest >= LONG_SECONDS) return values.map(duration);
   const { factor, suffix } = scaleFor(unit, largest);
   if (unit === "" && ((largest > 0 && largest < 1e-3) || largest >= 1e15))
     return powerTicks(values, largest, distance);
-  // The origin needs no unit: "0" is the same in all of them.
+  // Zero needs no unit: it is the same in all of them.
   return values.map((value) => (value === 0 ? "0" : fixed(value / factor, distance / factor) + suffix));
 }
 
-/** The labels of a logarithmic axis, where each tick stands for itself. */
+/** The labels of a logarithmic axis; each tick has its own unit. */
 export function logTicksOf(values: readonly (number | null)[], unit: Unit): (string | null)[] {
   return values.map((value) => (value === null ? null : quantity(value, unit)));
 }
 
-/** The labels of a wall clock: the date where a day begins, the time of day elsewhere. */
+/** The labels of a wall clock axis: the date at the start of a day, the time of day otherwise. */
 export function clockTicksOf(values: readonly number[]): string[] {
-  const distance = leastDistance(values);
+  const distance = minDistance(values);
   let before = "";
   return values.map((value) => {
     const [day, moment] = dayAndMoment(value);
@@ -55,7 +55,7 @@ export function clockTicksOf(values: readonly number[]): string[] {
   });
 }
 
-/** Distances between ticks that read well in a unit; undefined leaves 1, 2, 5. */
+/** Round distances between ticks of a unit; undefined means 1, 2, 5. */
 export function tickDistances(unit: Unit): number[] | undefined {
   if (unit === "bytes" || unit === "bytes/s")
     return units().memory === "iec" ? Array.from({ length: 52 }, (_, at) => 2 ** at) : undefined;
@@ -72,7 +72,7 @@ export function tickDistances(unit: Unit): number[] | undefined {
   return [...small, 1, 2, 5, 10, 15, 30, ...minutes, ...hours, ...days];
 }
 
-/** All with the same power of ten, so that they can be compared. */
+/** All labels with the same power of ten, so that they can be compared. */
 function powerTicks(values: readonly number[], largest: number, distance: number): string[] {
   const power = Math.floor(Math.log10(largest));
   const unit = Number(`1e${power}`);
@@ -124,7 +124,7 @@ function isWhole(value: number): boolean {
   return Math.abs(value - Math.round(value)) < 1e-6 * Math.max(1, Math.abs(value));
 }
 
-function leastDistance(values: readonly number[]): number {
+function minDistance(values: readonly number[]): number {
   let least = Infinity;
   for (let at = 1; at < values.length; at += 1) {
     const distance = Math.abs(values[at]! - values[at - 1]!);

@@ -1,4 +1,4 @@
-// Which unit a key is measured in, read from the end of its name; the same words as the server's.
+// The unit of a key, from the suffix of its name; the same names as on the server.
 
 export type Unit =
   | ""

@@ -1,4 +1,4 @@
-// The units a reader prefers. Numbers are kept in base units everywhere; only the last step, writing, asks.
+// The preferred units. Numbers are in base units everywhere; only formatting converts them.
 
 export interface Units {
   /** GiB (1024³ bytes) or GB (10⁹ bytes). */
@@ -8,17 +8,17 @@ export interface Units {
   durations: "named" | "clock";
 }
 
-export const USUAL_UNITS: Units = { memory: "iec", temperature: "celsius", durations: "named" };
+export const DEFAULT_UNITS: Units = { memory: "iec", temperature: "celsius", durations: "named" };
 
-let ask: () => Units = () => USUAL_UNITS;
+let source: () => Units = () => DEFAULT_UNITS;
 
-/** Has the formatter ask here, each time it writes: what was written is written anew where that is noticed. */
+/** Has the formatter source here, each time it writes: what was written is written anew where that is noticed. */
 export function useUnits(source: () => Units): void {
-  ask = source;
+  source = source;
 }
 
 export function units(): Units {
-  return ask();
+  return source();
 }
 
 const IEC = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -28,7 +28,7 @@ export function byteScale(): { base: number; names: string[] } {
   return units().memory === "iec" ? { base: 1024, names: IEC } : { base: 1000, names: DECIMAL };
 }
 
-/** Degrees as they are shown, and their sign. */
+/** A temperature in the preferred unit. */
 export function degrees(celsius: number): number {
   return units().temperature === "celsius" ? celsius : celsius * 1.8 + 32;
 }

@@ -1,4 +1,4 @@
-// The drawings of all icons: lines on a field of 16 by 16.
+// The SVG paths of all icons, on a grid of 16 by 16.
 
 export const ICONS = {
   home: "M2.5 7.2 8 2.6l5.5 4.6M4 6.2v7h8v-7M6.7 13.2V9.4h2.6v3.8",

@@ -1,4 +1,4 @@
-// How long ago something was, as coarse as a glance needs it.
+// Formats how long ago something was, in one coarse unit.
 
 /** `now` and `time` in seconds: `12 s ago`, `5 min ago`, `3 h ago`, `4 d ago`. */
 export function since(time: number, now: number): string {

@@ -1,17 +1,17 @@
-// Statuses and severities in words, with the icon and the tone that go with each.
+// Word, icon and tone of each status and severity.
 
 import type { Severity, Status, Tile, Verdict } from "../data";
 import type { IconName } from "./icons";
 
 export type Tone = "ok" | "warn" | "bad" | "info" | "plain";
 
-export interface Look {
+export interface Style {
   word: string;
   icon: IconName;
   tone: Tone;
 }
 
-export const STATUS_LOOKS: Record<Status, Look> = {
+export const STATUS_STYLES: Record<Status, Style> = {
   running: { word: "Running", icon: "pulse", tone: "ok" },
   stalled: { word: "Stalled", icon: "clock", tone: "warn" },
   finished: { word: "Finished", icon: "check", tone: "plain" },
@@ -19,7 +19,7 @@ export const STATUS_LOOKS: Record<Status, Look> = {
   crashed: { word: "Crashed", icon: "critical", tone: "bad" },
 };
 
-export const SEVERITY_LOOKS: Record<Severity | Verdict["severity"], Look> = {
+export const SEVERITY_STYLES: Record<Severity | Verdict["severity"], Style> = {
   critical: { word: "Critical", icon: "critical", tone: "bad" },
   warning: { word: "Warning", icon: "warning", tone: "warn" },
   notice: { word: "Notice", icon: "info", tone: "info" },
@@ -28,7 +28,7 @@ export const SEVERITY_LOOKS: Record<Severity | Verdict["severity"], Look> = {
   unknown: { word: "No verdict", icon: "unknown", tone: "plain" },
 };
 
-const TILE_LOOKS: Record<Tile["state"], Omit<Look, "icon"> & { icon: IconName | null }> = {
+const TILE_STYLES: Record<Tile["state"], Omit<Style, "icon"> & { icon: IconName | null }> = {
   ok: { word: "Good", icon: "check", tone: "ok" },
   warn: { word: "Check", icon: "warning", tone: "warn" },
   bad: { word: "Bad", icon: "critical", tone: "bad" },
@@ -36,13 +36,13 @@ const TILE_LOOKS: Record<Tile["state"], Omit<Look, "icon"> & { icon: IconName | 
   unknown: { word: "Unknown", icon: "unknown", tone: "plain" },
 };
 
-/** How a tile states what it is about: only a judgement has a mark of one, a change has the arrow of its direction. */
-export function tileLook({ state, state_text, change }: Pick<Tile, "state" | "state_text" | "change">): {
+/** The state of a tile as text, icon and tone; without a judgement, a change has an arrow. */
+export function tileStyle({ state, state_text, change }: Pick<Tile, "state" | "state_text" | "change">): {
   text: string;
   icon: IconName | null;
   tone: Tone;
 } {
-  const { word, icon, tone } = TILE_LOOKS[state];
+  const { word, icon, tone } = TILE_STYLES[state];
   const arrow = change === null ? null : change.ratio < 0 ? "fall" : "up";
   return { text: state_text || word, icon: icon ?? arrow, tone };
 }
@@ -58,5 +58,5 @@ export const PHASE_WORDS: Record<string, string> = {
   other: "Other",
 };
 
-/** The severities from worst to least. */
+/** The severities, worst first. */
 export const WORST_FIRST: Severity[] = ["critical", "warning", "notice", "info"];

@@ -1,7 +1,7 @@
-// Keeps the page itself, so that it opens while the server is away. It holds nothing of any run.
+// Caches the page itself, so that it opens while the server is unreachable. It caches no data of runs.
 //
-// The page is asked for first and kept only as what to show when nobody answers: after an upgrade nobody sees
-// the old one. Files have names that change with their content; a build has a worker, and a cache, of its own.
+// The page is fetched first and the cache is only a fallback, so that nobody sees an old page after an upgrade.
+// File names change with their content; each build has its own worker and cache.
 
 import { isGone, kindOf } from "./which";
 
@@ -28,7 +28,7 @@ const worker = self as unknown as ShellWorker;
 const { files, version } = __SHELL__;
 const known = new Set(files);
 const { scope } = worker.registration;
-// Another server may lie under another path of the same host: each has caches of its own.
+// Another server may have another path of the same host: each has its own caches.
 const ours = `stepscope ${scope} `;
 const cacheName = ours + version;
 
@@ -49,7 +49,7 @@ worker.addEventListener("fetch", (event) => {
 
 async function keep(): Promise<void> {
   const cache = await caches.open(cacheName);
-  // What changes without changing its name is asked for anew; the rest the browser has just loaded.
+  // Files whose names do not change with their content are fetched again; the rest was just loaded.
   const named = files.filter((path) => path.startsWith("assets/"));
   const others = ["", ...files.filter((path) => !named.includes(path))];
   await cache.addAll([

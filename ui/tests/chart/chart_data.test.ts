@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/data/api";
-import { ChartModel } from "../../src/chart/series/chart_data";
+import { ChartData } from "../../src/chart/series/chart_data";
 import { ChartSync } from "../../src/chart/control/sync";
 import { bucketsOf } from "../synthetic";
 import { settle, StagedLoader, StagedStream } from "./stage";
@@ -10,10 +10,10 @@ class Stage {
   readonly live = new StagedStream();
   readonly sync = new ChartSync({ stream: this.live.stream });
   changes = 0;
-  readonly model: ChartModel;
+  readonly model: ChartData;
 
   constructor(per: "rank" | "none" = "none", keys = ["loss"]) {
-    this.model = new ChartModel(
+    this.model = new ChartData(
       { runs: ["r"], keys, per },
       this.sync,
       () => (this.changes += 1),

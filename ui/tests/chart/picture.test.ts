@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compose, toneOf, type ChartSettings } from "../../src/chart/drawing/compose";
-import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/drawing/plot_area";
+import { toX, toY, xAt, yAt, type Frame } from "../../src/chart/drawing/plot_frame";
 import { isGapBefore } from "../../src/chart/series/gaps";
 import { MAX_READINGS, readingsAt } from "../../src/chart/series/nearest";
 import { paintMarks } from "../../src/chart/drawing/paint";
 import { endLabels, spread } from "../../src/chart/drawing/paint_labels";
-import { pile, pileHeight } from "../../src/chart/series/stack";
+import { stack, stackHeight } from "../../src/chart/series/stack";
 import type { Canvas } from "../../src/chart/drawing/svg_canvas";
 import type { Theme } from "../../src/chart/drawing/theme";
 import { ChartSync } from "../../src/chart/control/sync";
@@ -179,28 +179,28 @@ describe("the y axis", () => {
   });
 });
 
-describe("a pile of phases", () => {
+describe("a stack of phases", () => {
   const lines = [
     lineOf([0, 1, 2], [1, 2, 3], { group: "data" }),
     lineOf([0, 2], [10, 30], { group: "forward" }),
   ];
 
   test("adds up from the bottom, and what is missing counts as nothing", () => {
-    const [data, forward] = pile(lines, false);
+    const [data, forward] = stack(lines, false);
     expect([...data!.top]).toEqual([1, 2, 3]);
     expect([...forward!.bottom]).toEqual([1, 2, 3]);
     expect([...forward!.top]).toEqual([11, 2, 33]);
-    expect(pileHeight([data!, forward!], { from: 0, to: 1 })).toBe(11);
-    expect(pileHeight([data!, forward!], { from: 0, to: 2 })).toBe(33);
+    expect(stackHeight([data!, forward!], { from: 0, to: 1 })).toBe(11);
+    expect(stackHeight([data!, forward!], { from: 0, to: 2 })).toBe(33);
   });
 
   test("in shares adds up to one", () => {
-    const top = pile(lines, true)[1]!.top;
+    const top = stack(lines, true)[1]!.top;
     top.forEach((value) => expect(value).toBeCloseTo(1));
   });
 
   test("says of each phase which part of the whole it is", () => {
-    const layers = pile(lines, false);
+    const layers = stack(lines, false);
     const readings = readingsAt(FRAME, lines, 0, null, layers);
     expect(readings.map((one) => [one.group, one.share])).toEqual([
       ["forward", 10 / 11],
@@ -329,8 +329,8 @@ describe("a picture", () => {
 
   test("reaches as far as was typed, and by the data where nothing was", () => {
     const lines = [lineOf([0, 10], [1, 2])];
-    const range = (least: number | null, greatest: number | null, more: Partial<ChartSettings> = {}) => {
-      const typed = { ...settings, bounds: { least, greatest }, ...more };
+    const range = (low: number | null, high: number | null, more: Partial<ChartSettings> = {}) => {
+      const typed = { ...settings, bounds: { low, high }, ...more };
       const { y } = compose(typed, new ChartSync(), lines, chosen).picture;
       return [y.min, y.max].map((end) => Number(end.toFixed(2)));
     };
@@ -345,7 +345,7 @@ describe("a picture", () => {
   });
 
   test("is zoomed by hand within a range that was typed", () => {
-    const typed = { ...settings, bounds: { least: 0, greatest: 5 } };
+    const typed = { ...settings, bounds: { low: 0, high: 5 } };
     const zoomed = { ...chosen, yFixed: { from: 1, to: 2 } };
     const { y } = compose(typed, new ChartSync(), [lineOf([0, 10], [1, 2])], zoomed).picture;
     expect([y.min, y.max]).toEqual([1, 2]);
@@ -358,7 +358,7 @@ describe("a picture", () => {
     expect(picture.y2!.max).toBeGreaterThan(2000);
   });
 
-  test("of a pile starts at zero and is never logarithmic", () => {
+  test("of a stack starts at zero and is never logarithmic", () => {
     const { picture, style } = compose(
       { ...settings, kind: "stack" },
       new ChartSync({ state: { logY: true } }),

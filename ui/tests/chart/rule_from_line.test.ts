@@ -1,25 +1,25 @@
 import { describe, expect, test } from "vitest";
-import { lastValue, roundedTo, ruleAt } from "../../src/chart/control/rule_from_line";
+import { lastValue, roundedTo, ruleFromLine } from "../../src/chart/control/rule_from_line";
 import { lineOf } from "./stage";
 
 describe("a rule made from a line across a chart", () => {
   test("fires above the line where the last value lies below it, and below where it lies above", () => {
-    expect(ruleAt("loss", 2.5, 1).condition).toBe("loss > 2.5");
-    expect(ruleAt("loss", 2.5, 3).condition).toBe("loss < 2.5");
-    expect(ruleAt("loss", 2.5, NaN)).toEqual({ name: "loss above 2.5", condition: "loss > 2.5" });
+    expect(ruleFromLine("loss", 2.5, 1).condition).toBe("loss > 2.5");
+    expect(ruleFromLine("loss", 2.5, 3).condition).toBe("loss < 2.5");
+    expect(ruleFromLine("loss", 2.5, NaN)).toEqual({ name: "loss above 2.5", condition: "loss > 2.5" });
   });
 
   test("writes shares and bytes with their units", () => {
-    expect(ruleAt("gpu/utilization_ratio", 0.525, 1, "ratio").condition).toBe("gpu/utilization_ratio < 52.5%");
-    expect(ruleAt("gpu/memory_used_bytes", 57.2 * 2 ** 30, 0, "bytes").condition).toBe(
+    expect(ruleFromLine("gpu/utilization_ratio", 0.525, 1, "ratio").condition).toBe("gpu/utilization_ratio < 52.5%");
+    expect(ruleFromLine("gpu/memory_used_bytes", 57.2 * 2 ** 30, 0, "bytes").condition).toBe(
       "gpu/memory_used_bytes > 57.2GiB",
     );
-    expect(ruleAt("disk/read_bytes_per_second", 3 * 2 ** 20, 0, "bytes/s").condition).toMatch(/> 3MiB$/);
-    expect(ruleAt("memory/free_bytes", 512, 1e9, "bytes").condition).toMatch(/< 512$/);
+    expect(ruleFromLine("disk/read_bytes_per_second", 3 * 2 ** 20, 0, "bytes/s").condition).toMatch(/> 3MiB$/);
+    expect(ruleFromLine("memory/free_bytes", 512, 1e9, "bytes").condition).toMatch(/< 512$/);
   });
 
   test("has a name of at most a hundred characters", () => {
-    expect(ruleAt("k".repeat(300), 2.5, 1).name).toMatch(/^k{90} above 2\.5$/);
+    expect(ruleFromLine("k".repeat(300), 2.5, 1).name).toMatch(/^k{90} above 2\.5$/);
   });
 
   test("compares with the mean of the last values of a key", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import type { Frame } from "../../src/chart/drawing/plot_area";
+import type { Frame } from "../../src/chart/drawing/plot_frame";
 import { paintLines } from "../../src/chart/drawing/paint";
-import { pile } from "../../src/chart/series/stack";
+import { stack } from "../../src/chart/series/stack";
 import { svgOf, type Drawing } from "../../src/chart/drawing/svg";
 import { SvgCanvas } from "../../src/chart/drawing/svg_canvas";
 import { theme } from "../../src/chart/drawing/theme";
@@ -78,9 +78,9 @@ describe("a chart as a vector picture", () => {
     expect(Number(attributes(svg, "height")[0])).toBe(240 + 28 + 3 * 18 + 8);
   });
 
-  test("has the layers of a pile", () => {
+  test("has the layers of a stack", () => {
     const made = drawing();
-    made.picture.layers = pile(made.picture.lines, false);
+    made.picture.layers = stack(made.picture.lines, false);
     expect(attributes(svgOf(made, theme()), "d")).toContain("M50 210L100 110L150 10L150 210L100 210L50 210Z");
   });
 

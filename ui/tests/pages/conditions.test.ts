@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { KeyInfo } from "../../src/data";
-import { marked, proposals, standing, timeWords, whoHears, willDo, wordAt } from "../../src/pages/alerts/conditions";
+import { marked, proposals, standing, timeWords, channelText, ruleText, wordAt } from "../../src/pages/alerts/conditions";
 
 const key = (name: string, help = ""): KeyInfo =>
   ({ key: name, help, last: 1.5, group: "", unit: "", axis: "step", points: 1, places: [] }) as unknown as KeyInfo;
@@ -54,9 +54,9 @@ describe("what is wrong with a condition", () => {
 
 describe("a rule in words", () => {
   test("says when it fires, and where", () => {
-    expect(willDo({ when: "loss > 2.5", for: "60s" })).toBe("Fires when loss > 2.5 holds for 60 s");
-    expect(willDo({ when: "loss > 2.5", run: "r-1" })).toBe("Fires when loss > 2.5 is true in this run");
-    expect(willDo({ when: " a > 1 ", for: "100 steps", project: "vision" })).toBe(
+    expect(ruleText({ when: "loss > 2.5", for: "60s" })).toBe("Fires when loss > 2.5 holds for 60 s");
+    expect(ruleText({ when: "loss > 2.5", run: "r-1" })).toBe("Fires when loss > 2.5 is true in this run");
+    expect(ruleText({ when: " a > 1 ", for: "100 steps", project: "vision" })).toBe(
       "Fires when a > 1 holds for 100 steps in runs of vision",
     );
   });
@@ -70,9 +70,9 @@ describe("a rule in words", () => {
   });
 
   test("says who hears of it", () => {
-    expect(whoHears(null)).toBe("Sent to all channels.");
-    expect(whoHears(["slack"])).toBe("Sent to slack.");
-    expect(whoHears([])).toBe("Not sent; the alert is recorded and shown.");
+    expect(channelText(null)).toBe("Sent to all channels.");
+    expect(channelText(["slack"])).toBe("Sent to slack.");
+    expect(channelText([])).toBe("Not sent; the alert is recorded and shown.");
   });
 
   test.each([

@@ -1,13 +1,13 @@
-// Has the browser keep the page itself, where it lets us.
+// Registers the service worker that caches the page.
 
-/** What is shown comes first, and all that it asks for. */
+/** The page and its requests come first. */
 const PAUSE_MS = 3000;
 
-/** Only on https and on this machine do browsers have workers; elsewhere the page is as good without. */
-export function keepShell(): void {
+/** Browsers allow workers only on https and localhost; the page works without. */
+export function registerServiceWorker(): void {
   if (!import.meta.env.PROD || !("serviceWorker" in navigator)) return;
   const base = new URL(".", document.baseURI);
-  // A certificate that the browser does not trust, or a browser that keeps nothing: both refuse.
+  // Fails with an untrusted certificate, or if the browser stores nothing.
   const register = (): void =>
     void navigator.serviceWorker
       .register(new URL("sw.js", base), { scope: base.pathname, updateViaCache: "none" })

@@ -1,23 +1,23 @@
-// Where the bars, marks and ticks of a histogram lie along x.
+// Positions of the bars, marks and ticks of a histogram along x.
 
 import type { HistogramProps } from "../props";
 
 type Bin = HistogramProps["bins"][number];
 
-/** Many times wider than the others, the last bin holds what is out of the ordinary. */
+/** A last bin that is many times wider than the others contains outliers. */
 const TAIL_WIDTHS = 3;
 const TAIL_GAP = 6;
-/** A letter of a label, more or less, in CSS pixels. */
+/** Approximate width of a letter of a label in CSS pixels. */
 const LETTER = 7;
 const BESIDE_MARK = 4;
 
 export interface BinScale {
-  /** From where to where the axis is even. */
+  /** The linear part of the axis. */
   low: number;
   high: number;
-  /** Where the even part ends, in CSS pixels. */
+  /** The end of the linear part, in CSS pixels. */
   end: number;
-  /** The bin beyond it, drawn as wide as the others: to scale it would leave them no room. */
+  /** The bin beyond it, drawn as wide as the others: to scale it would leave no room for them. */
   tail: { low: number; high: number; from: number; to: number } | null;
 }
 
@@ -42,7 +42,7 @@ export function placeOf({ low, high, end, tail }: BinScale, value: number): numb
 export interface PlacedMark {
   label: string;
   at: number;
-  /** Counted from the top: labels that would lie over each other stand in several rows. */
+  /** Counted from the top: labels that would overlap are in separate rows. */
   row: number;
   anchor: "start" | "end";
   text: number;

@@ -1,4 +1,4 @@
-// Lays out and draws one bar for each step, its phases piled upon each other.
+// Computes and draws one bar for each step, with its phases stacked.
 
 import { quantity, ticksOf } from "../../format";
 import type { StepBar } from "../../data/types";
@@ -11,15 +11,15 @@ export interface BarLayout {
   top: number;
   bottom: number;
   barWidth: number;
-  /** Where the axis ends. */
+  /** The end of the axis. */
   most: number;
-  /** Bars that are longer than the axis. */
+  /** Number of bars that are longer than the axis. */
   beyond: number;
 }
 
 export const LEFT = 54;
 const BOTTOM = 22;
-/** One bar this many times as long as nearly all others would leave nothing of them to see: it is cut. */
+/** A bar this many times longer than nearly all others is cut, so that the others stay visible. */
 const FAR = 6;
 const ROOM_ABOVE = 3;
 const NEARLY_ALL = 0.9;
@@ -31,7 +31,7 @@ export function layoutBars(
   share: boolean,
 ): BarLayout {
   const right = Math.max(LEFT + 1, width - 8);
-  const seconds = bars.map((bar) => bar.seconds).sort((one, other) => one - other);
+  const seconds = bars.map((bar) => bar.seconds).sort((a, b) => a - b);
   const longest = Math.max(1e-12, seconds.at(-1) ?? 0);
   const usual = seconds[Math.floor((seconds.length - 1) * NEARLY_ALL)] ?? longest;
   const isCut = !share && usual > 0 && longest > FAR * usual;
@@ -47,7 +47,7 @@ export function layoutBars(
   };
 }
 
-/** The bar under a place; -1 beside them. */
+/** The bar at a position; -1 outside of the bars. */
 export function barAt(layout: BarLayout, count: number, x: number): number {
   const at = Math.floor((x - layout.left) / layout.barWidth);
   return at >= 0 && at < count ? at : -1;
@@ -102,12 +102,12 @@ export function paintBars(
   paintSteps(context, bars, layout, colours);
 }
 
-/** Only some steps are taken apart where that would cost too much. */
+/** Phases are timed at only some steps where timing all would cost too much. */
 export function hasPhases(bar: StepBar): boolean {
   return Object.values(bar.phases).some((seconds) => seconds > 0);
 }
 
-/** A bar goes on beyond the top of the axis. */
+/** Marks a bar that continues beyond the top of the axis. */
 function paintArrow(context: CanvasRenderingContext2D, x: number, colour: string): void {
   context.fillStyle = colour;
   context.beginPath();
@@ -160,7 +160,7 @@ function paintSteps(
   }
 }
 
-/** What a bar says. */
+/** The description of a bar. */
 export function barText(bar: StepBar, order: readonly string[]): string {
   const phases = order
     .filter((phase) => (bar.phases[phase] ?? 0) > 0)

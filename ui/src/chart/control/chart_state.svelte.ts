@@ -1,10 +1,10 @@
-// What the page shows of a chart beside its canvas, as the chart tells it.
+// The state of a chart that the page shows beside its canvas.
 
 import type { Spread } from "../../data/grouping";
 import type { SeriesAxis } from "../../data/types";
-import type { Frame } from "../drawing/plot_area";
+import type { Frame } from "../drawing/plot_frame";
 import { grainOf, nonfiniteText, outsideText, summaryOf } from "../summary";
-import type { Area, ChartView, Pointing, Surroundings } from "./chart_host";
+import type { Area, ChartView, Pointing, ChartListener } from "./chart_listener";
 
 const SUMMARY_AGAIN_MS = 5000;
 const NOTICE_MS = 4000;
@@ -13,22 +13,22 @@ const NOTHING = "No data yet.";
 interface Measure {
   axis: SeriesAxis;
   unit: string | undefined;
-  /** What the band of grouped runs tells; absent where runs stand alone. */
+  /** The meaning of the band of grouped runs; absent without grouping. */
   spread: Spread | undefined;
 }
 
-export class ChartFace {
+export class ChartState {
   view = $state.raw<ChartView | null>(null);
   pointing = $state.raw<Pointing | null>(null);
   selection = $state.raw<Area | null>(null);
   frame = $state.raw<Frame | null>(null);
   /** Why no line is drawn although values were logged. */
   nonfinite = $derived(this.view && nonfiniteText(this.view.lines));
-  /** The picture in a sentence. */
+  /** A sentence that describes the chart. */
   summary = $state(NOTHING);
-  /** How much lies behind it. */
+  /** How many points are drawn, and in which buckets. */
   grain = $state("");
-  /** What was just done. */
+  /** The last action, for a few seconds. */
   notice = $state("");
   #summarised = 0;
 
@@ -39,8 +39,8 @@ export class ChartFace {
     return this.view && outsideText(this.view.lines, this.view.window, this.measure().axis);
   }
 
-  /** What a chart tells; where the crosshair is goes past the framework, as it moves with the pointer. */
-  hear(crosshair: Surroundings["crosshair"]): Surroundings {
+  /** The callbacks for a chart; the crosshair bypasses the framework, since it moves with the pointer. */
+  listener(crosshair: ChartListener["crosshair"]): ChartListener {
     return {
       drawn: (view) => this.#drawn(view),
       pointing: (now) => (this.pointing = now),
@@ -50,7 +50,7 @@ export class ChartFace {
     };
   }
 
-  forget(): void {
+  clear(): void {
     this.view = null;
     this.pointing = null;
     this.frame = null;

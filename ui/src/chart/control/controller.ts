@@ -1,24 +1,24 @@
-// Runs one chart without knowing how its surroundings are made: numbers, picture, gestures, crosshair.
+// Runs one chart, independent of the component that contains it: data, drawing, gestures, crosshair.
 
 import { valuesAt } from "../series/baseline";
 import { compose, type ChartSettings } from "../drawing/compose";
-import { toX, windowOf, xAt, yAt } from "../drawing/plot_area";
+import { toX, windowOf, xAt, yAt } from "../drawing/plot_frame";
 import { inNextFrame, notInNextFrame } from "../drawing/animation_frames";
 import { Gestures, type GestureTarget } from "./gestures";
 import { buildLines, MAX_PLACES, type Line } from "../series/lines";
-import { ChartModel } from "../series/chart_data";
+import { ChartData } from "../series/chart_data";
 import { bucketAt, readingsAt, type Reading } from "../series/nearest";
 import { Plot, type Picture, type PlotStyle } from "../drawing/plot";
 import type { Layer } from "../series/stack";
-import type { Surroundings } from "./chart_host";
+import type { ChartListener } from "./chart_listener";
 import type { ChartSync, Range } from "./sync";
 import { onThemeChange } from "../drawing/theme";
 
-/** CSS pixels beside a plot that was not drawn yet, more or less. */
+/** Approximate width of the y axis in CSS pixels, before the first drawing. */
 const AXIS_WIDTH = 68;
 
 export class ChartController implements GestureTarget {
-  readonly model: ChartModel;
+  readonly data: ChartData;
   private plot: Plot | null = null;
   private gestures: Gestures | null = null;
   private lines: Line[] = [];
@@ -40,12 +40,12 @@ export class ChartController implements GestureTarget {
     private readonly host: HTMLElement,
     private settings: ChartSettings,
     private readonly sync: ChartSync,
-    private readonly around: Surroundings,
+    private readonly listener: ChartListener,
   ) {
     const runs = settings.runs?.map((run) => run.id) ?? [settings.run];
     const ways = [settings.per, ...Object.values(settings.perKey ?? {})];
     const per = settings.kind === "stack" ? "none" : (ways.find((way) => way !== "none") ?? "none");
-    this.model = new ChartModel({ runs, keys: settings.keys, per }, sync, () => this.changed());
+    this.data = new ChartData({ runs, keys: settings.keys, per }, sync, () => this.changed());
     this.lastAxis = sync.state.axis;
     this.lastRange = sync.state.range;
     this.release.push(sync.subscribe(() => this.synced()));
@@ -53,11 +53,11 @@ export class ChartController implements GestureTarget {
     this.release.push(onThemeChange(() => this.restyle()));
   }
 
-  /** Shown near the screen: loads what is missing and draws. */
+  /** The chart is near the screen: loads missing data and draws. */
   show(width: number): void {
     this.width = width;
     this.visible = true;
-    if (this.model.state === "empty" && width > 0) this.model.start(width * devicePixelRatio);
+    if (this.data.state === "empty" && width > 0) this.data.start(width * devicePixelRatio);
     this.changed();
   }
 
@@ -65,11 +65,11 @@ export class ChartController implements GestureTarget {
     this.visible = false;
   }
 
-  /** Far away: frees canvas and numbers. */
+  /** The chart is far from the screen: frees canvas and data. */
   free(): void {
     this.visible = false;
     this.dropPlot();
-    this.model.clear();
+    this.data.clear();
     this.lines = [];
     this.dirty = true;
   }
@@ -89,7 +89,7 @@ export class ChartController implements GestureTarget {
   resized(width: number): void {
     if (width === this.width) return;
     this.width = width;
-    if (this.visible && this.model.state === "empty" && width > 0) this.model.start(width * devicePixelRatio);
+    if (this.visible && this.data.state === "empty" && width > 0) this.data.start(width * devicePixelRatio);
     this.changed();
   }
 
@@ -109,14 +109,14 @@ export class ChartController implements GestureTarget {
     return this.alone ?? this.sync.window;
   }
 
-  /** The value a person points at, or the one in the middle; null before anything is drawn. */
+  /** The value at the pointer, or the one in the middle; null before the first drawing. */
   get pointedValue(): number | null {
     if (!this.plot) return null;
     const { height, ratio } = this.plot.frame;
     return this.yAtPlace(this.pointer?.y ?? height / ratio / 2);
   }
 
-  // What gestures and keys do.
+  // Actions of gestures and keys.
 
   hover(place: { x: number; y: number } | null): void {
     if (this.pinned) return;
@@ -125,14 +125,14 @@ export class ChartController implements GestureTarget {
   }
 
   select(area: { axis: "x" | "y"; from: number; to: number } | null): void {
-    if (!area || !this.plot) return this.around.select(null);
-    this.letGo();
+    if (!area || !this.plot) return this.listener.select(null);
+    this.releasePointer();
     const { left, top, width, height, ratio } = this.plot.frame;
     const plot = { left: left / ratio, top: top / ratio, width: width / ratio, height: height / ratio };
     const from = Math.max(area.from, 0);
     const size = Math.min(area.to, area.axis === "x" ? plot.width : plot.height) - from;
-    if (area.axis === "x") this.around.select({ ...plot, left: plot.left + from, width: size });
-    else this.around.select({ ...plot, top: plot.top + from, height: size });
+    if (area.axis === "x") this.listener.select({ ...plot, left: plot.left + from, width: size });
+    else this.listener.select({ ...plot, top: plot.top + from, height: size });
   }
 
   zoom({ axis, from, to, alone }: { axis: "x" | "y"; from: number; to: number; alone: boolean }): void {
@@ -162,7 +162,7 @@ export class ChartController implements GestureTarget {
       this.changed();
       return;
     }
-    // Not what is drawn: a pinch has just changed the window, and the drawing follows in the next frame.
+    // Not the drawn window: a pinch has just changed it, and the drawing follows in the next frame.
     const { from, to } = this.window ?? windowOf(frame);
     const by = ((to - from) * -pixels * frame.ratio) / frame.width;
     this.zoomTo({ from: from + by, to: to + by }, this.alone !== null);
@@ -173,7 +173,7 @@ export class ChartController implements GestureTarget {
     this.unpin();
     if (this.alone) {
       this.alone = null;
-      this.model.refineSoon(this.sync.state.range);
+      this.data.refineSoon(this.sync.state.range);
       this.changed();
     } else if (this.sync.state.range) this.sync.reset();
     else this.changed();
@@ -186,20 +186,20 @@ export class ChartController implements GestureTarget {
     this.pinned = true;
   }
 
-  /** Pins the place of the crosshair, for those without a pointer. */
+  /** Pins the position of the crosshair, for people without a pointer. */
   pinHere(): void {
     if (!this.plot || this.sync.crosshair === null) return;
     this.pinned = true;
     this.crosshairMoved(this.sync.crosshair, this);
   }
 
-  /** Lets go of a pinned place. */
+  /** Releases a pinned position. */
   unpin(): void {
-    this.letGo();
+    this.releasePointer();
   }
 
-  /** What was pointed at is no longer where it was. */
-  private letGo(): void {
+  /** Forgets the pointer and the pinned position, after the window has moved. */
+  private releasePointer(): void {
     this.pinned = false;
     this.pointer = null;
     this.sync.setCrosshair(null, this);
@@ -209,11 +209,11 @@ export class ChartController implements GestureTarget {
     return this.pinned;
   }
 
-  /** Moves the crosshair by so many buckets of the line with the most of them in sight. */
+  /** Moves the crosshair by a number of buckets of the longest visible line. */
   stepCrosshair(buckets: number): void {
     const window = this.window;
     const line = this.shownLines.reduce<Line | null>(
-      (best, one) => (best && best.x.length >= one.x.length ? best : one),
+      (best, line) => (best && best.x.length >= line.x.length ? best : line),
       null,
     );
     if (!this.plot || !line || line.x.length === 0 || !window) return;
@@ -228,14 +228,14 @@ export class ChartController implements GestureTarget {
 
   private zoomTo(range: Range, alone: boolean): void {
     if (range.to <= range.from) return;
-    this.letGo();
+    this.releasePointer();
     if (!alone) {
       this.alone = null;
       this.sync.zoom(range);
       return;
     }
     this.alone = range;
-    this.model.refineSoon(range);
+    this.data.refineSoon(range);
     this.changed();
   }
 
@@ -261,12 +261,12 @@ export class ChartController implements GestureTarget {
     if (axis !== this.lastAxis) {
       this.lastAxis = axis;
       this.alone = null;
-      this.letGo();
-      if (this.model.state !== "empty") void this.model.load();
-    } else if (this.model.isStale) void this.model.load();
+      this.releasePointer();
+      if (this.data.state !== "empty") void this.data.load();
+    } else if (this.data.isStale) void this.data.load();
     if (range !== this.lastRange) {
       this.lastRange = range;
-      if (!this.alone) this.model.refineSoon(range);
+      if (!this.alone) this.data.refineSoon(range);
     }
     this.changed();
   }
@@ -278,20 +278,20 @@ export class ChartController implements GestureTarget {
 
   private draw(): void {
     if (!this.visible || !this.dirty || this.width <= 0) return;
-    // Another axis was chosen and its numbers are on their way: the old picture stays.
-    if (this.model.lines.length > 0 && this.model.axis !== this.sync.state.axis) return;
+    // Another axis was chosen and its data is loading: the old drawing stays.
+    if (this.data.lines.length > 0 && this.data.axis !== this.sync.state.axis) return;
     this.dirty = false;
-    this.lines = buildLines(this.model.lines, this.settings, this.sync);
+    this.lines = buildLines(this.data.lines, this.settings, this.sync);
     this.reportReach();
     const window = this.window;
     const range = window ? this.paint(window) : null;
-    this.around.drawn({
+    this.listener.drawn({
       lines: this.lines,
       layers: this.layers,
       window,
-      state: this.model.state,
-      problem: this.model.problem,
-      missing: this.model.missing,
+      state: this.data.state,
+      problem: this.data.problem,
+      missing: this.data.missing,
       above: range?.above ?? 0,
       below: range?.below ?? 0,
       alone: this.alone !== null,
@@ -301,7 +301,7 @@ export class ChartController implements GestureTarget {
   }
 
   private get placesOfFirstKey(): number {
-    return this.model.lines.filter(({ owner }) => owner.key === this.settings.keys[0]).length;
+    return this.data.lines.filter(({ owner }) => owner.key === this.settings.keys[0]).length;
   }
 
   private paint(window: Range): { above: number; below: number } {
@@ -322,7 +322,7 @@ export class ChartController implements GestureTarget {
   private plotFor(style: PlotStyle): Plot {
     if (this.plot && JSON.stringify(this.plot.style) !== JSON.stringify(style)) this.dropPlot();
     if (!this.plot) {
-      this.plot = new Plot(this.host, style, this.width, this.settings.height, this.around.framed);
+      this.plot = new Plot(this.host, style, this.width, this.settings.height, this.listener.framed);
       this.gestures = new Gestures(this.host, this.plot.overlay, this);
     } else this.plot.resize(this.width, this.settings.height);
     return this.plot;
@@ -350,12 +350,12 @@ export class ChartController implements GestureTarget {
     const { frame } = this.plot;
     const pixel = x === null ? NaN : toX(frame, x);
     const inside = pixel >= frame.left && pixel <= frame.left + frame.width;
-    this.around.crosshair(inside ? pixel / frame.ratio : null);
+    this.listener.crosshair(inside ? pixel / frame.ratio : null);
     if (source === null) return;
     const mine = source === this && inside && x !== null;
     if (!mine) {
       if (!this.pinned) {
-        this.around.pointing(null);
+        this.listener.pointing(null);
         this.plot.emphasise(null);
       }
       return;
@@ -363,14 +363,14 @@ export class ChartController implements GestureTarget {
     const pointerY = this.pointer ? frame.top + this.pointer.y * frame.ratio : null;
     const readings = readingsAt(frame, this.shownLines, x, pointerY, this.layers);
     const nearest = readings.reduce<Reading | null>(
-      (best, one) => (best && best.distance <= one.distance ? best : one),
+      (best, reading) => (best && best.distance <= reading.distance ? best : reading),
       null,
     );
     const bases = valuesAt(this.lines, this.sync);
     for (const reading of readings) reading.base = bases.get(reading.group) ?? null;
-    const several = new Set(readings.map((one) => one.group)).size > 1;
+    const several = new Set(readings.map((reading) => reading.group)).size > 1;
     this.plot.emphasise(several && pointerY !== null ? (nearest?.group ?? null) : null);
-    this.around.pointing({
+    this.listener.pointing({
       x,
       left: pixel / frame.ratio,
       top: (pointerY ?? nearest?.y ?? frame.top) / frame.ratio,

@@ -1,9 +1,9 @@
-// Turns what mouse and fingers do over a chart into what is meant: hover, zoom, pan, reset, a pinned place.
+// Turns mouse and touch events over a chart into actions: hover, zoom, pan, reset, pin.
 
-/** Places are in CSS pixels from the left and top of the plot. */
+/** Positions are in CSS pixels from the left and top of the plot. */
 export interface GestureTarget {
   hover(place: { x: number; y: number } | null): void;
-  /** While dragging: what would be zoomed to; null ends it. */
+  /** While dragging: the area to zoom to; null ends it. */
   select(area: { axis: "x" | "y"; from: number; to: number } | null): void;
   zoom(area: { axis: "x" | "y"; from: number; to: number; alone: boolean }): void;
   zoomAround(factor: number, x: number): void;
@@ -36,7 +36,7 @@ export class Gestures {
   private longPress: ReturnType<typeof setTimeout> | null = null;
   private readonly stop = new AbortController();
 
-  /** `root` is the plot with its axes, `over` the plot alone. */
+  /** `root` is the plot with its axes, `over` the plot without them. */
   constructor(
     private readonly root: HTMLElement,
     private readonly over: HTMLElement,
@@ -53,7 +53,7 @@ export class Gestures {
     root.addEventListener("dblclick", () => target.reset(), { signal });
     root.addEventListener("contextmenu", (event) => this.menu(event), { signal });
     root.addEventListener("wheel", (event) => this.wheel(event), { signal, passive: false });
-    // The place on the screen is read once, and again only after something may have moved it.
+    // The position on the screen is read once, and again only after something may have moved it.
     const forget = (): void => void (this.rect = null);
     addEventListener("scroll", forget, { signal, capture: true, passive: true });
     addEventListener("resize", forget, { signal, passive: true });
@@ -114,7 +114,7 @@ export class Gestures {
     if (!drag?.began || drag.pan) return;
     this.target.select(null);
     const place = this.place(event);
-    const ends = [drag.from[drag.axis], place[drag.axis]].sort((one, other) => one - other) as [
+    const ends = [drag.from[drag.axis], place[drag.axis]].sort((a, b) => a - b) as [
       number,
       number,
     ];
@@ -172,8 +172,8 @@ export class Gestures {
   }
 
   private spread(): { distance: number; centre: number } {
-    const [one, other] = [...this.fingers.values()] as [Finger, Finger];
-    return { distance: Math.abs(one.x - other.x), centre: (one.x + other.x) / 2 };
+    const [a, b] = [...this.fingers.values()] as [Finger, Finger];
+    return { distance: Math.abs(a.x - b.x), centre: (a.x + b.x) / 2 };
   }
 
   private clearLongPress(): void {

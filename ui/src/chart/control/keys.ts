@@ -1,9 +1,9 @@
-// What keys do while a chart has the focus.
+// Keyboard shortcuts of a chart that has the focus.
 
 import type { ChartController } from "./controller";
 import type { ChartSync } from "./sync";
 
-/** Does what the key means and keeps it from the page; leaves every other key alone. */
+/** Runs the action of a key and stops the event; ignores other keys. */
 export function chartKey(
   event: KeyboardEvent,
   controller: ChartController,
@@ -46,7 +46,7 @@ function actionOf(
     case "Enter":
       return () => void toggleFullScreen(figure);
     case "Escape":
-      // Only where there is something to let go of: the page may mean something else by it.
+      // Only if something is pinned: otherwise the page handles Escape.
       return controller.isPinned || sync.crosshair !== null ? () => controller.unpin() : null;
     default:
       return null;

@@ -1,4 +1,4 @@
-// What can be done with a chart, as entries of its menu.
+// The entries of a chart's menu.
 
 import type { ChartSpec } from "../../data/types";
 import type { ChartChoices } from "./choices.svelte";
@@ -11,9 +11,9 @@ import { theme } from "../drawing/theme";
 
 export interface MenuItem {
   label: string;
-  /** Undefined for what is done, true or false for what is on or off. */
+  /** Undefined for an action, true or false for a switch. */
   checked?: boolean;
-  /** Why it cannot be done now. */
+  /** Why it is not available now. */
   whyNot?: string | null;
   act(): void;
 }
@@ -28,7 +28,7 @@ export interface MenuContext {
   choices: ChartChoices;
   many: boolean;
   pins: ChartPins | undefined;
-  /** The chart as it can be shown elsewhere. */
+  /** The chart as a spec that can be pinned. */
   spec(): ChartSpec;
   controller(): ChartController | null;
   figure(): HTMLElement;
@@ -41,24 +41,24 @@ export function menuItems(context: MenuContext): MenuItem[] {
     { label: "Full screen", act: () => void toggleFullScreen(context.figure()) },
     { label: "Show as table", checked: choices.table, act: () => void (choices.table = !choices.table) },
     { label: "Reset zoom", act: () => context.controller()?.reset() },
-    ...(context.kind === "stack" ? ofPile(context) : ofLines(context)),
-    ...toKeep(context),
-    ...toTakeAway(context),
+    ...(context.kind === "stack" ? stackItems(context) : lineItems(context)),
+    ...pinItems(context),
+    ...exportItems(context),
   ];
 }
 
-function toKeep({ pins, keys, spec }: MenuContext): MenuItem[] {
+function pinItems({ pins, keys, spec }: MenuContext): MenuItem[] {
   if (!pins) return [];
   const label = pins.has(keys) ? "Unpin from Overview" : "Pin to Overview";
   return [{ label, whyNot: pins.whyNot, act: () => pins.toggle(spec()) }];
 }
 
-function ofPile({ choices }: MenuContext): MenuItem[] {
+function stackItems({ choices }: MenuContext): MenuItem[] {
   const act = (): void => void (choices.share = !choices.share);
   return [{ label: "Share in percent", checked: choices.share, act }];
 }
 
-function ofLines(context: MenuContext): MenuItem[] {
+function lineItems(context: MenuContext): MenuItem[] {
   const { sync, choices } = context;
   const logY = choices.logY ?? sync.state.logY;
   const { clip } = sync.state;
@@ -82,12 +82,12 @@ function ofLines(context: MenuContext): MenuItem[] {
   return items;
 }
 
-/** Why nothing can be done with lines: a heatmap is in their place. */
+/** Why actions on lines are not available: a heatmap is shown instead. */
 function whyNoLines({ choices, many }: MenuContext): string | null {
   return choices.heat && many ? "Close the heatmap first." : null;
 }
 
-function toTakeAway(context: MenuContext): MenuItem[] {
+function exportItems(context: MenuContext): MenuItem[] {
   const whyNot = whyNoLines(context);
   return [
     { label: "Copy picture (PNG)", whyNot, act: () => void tried(context, copy(context)) },

@@ -1,4 +1,4 @@
-// Lets tests and curious people look at what is drawn: `window.__stepscope`.
+// Exposes what is drawn to tests and developers: `window.__stepscope`.
 
 import type { LiveStream } from "../../data/live";
 import type { Line } from "../series/lines";

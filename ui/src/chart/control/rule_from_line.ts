@@ -1,4 +1,4 @@
-// Writes the rule that a line across a chart stands for.
+// Makes an alert rule from a line across a chart.
 
 import { keyInCondition } from "../../data/condition";
 import type { Unit } from "../../format";
@@ -6,8 +6,8 @@ import type { Line } from "../series/lines";
 
 const MAX_IN_NAME = 100;
 
-/** What is to be told: that the key passes a value which its last one has not passed yet. */
-export function ruleAt(
+/** The rule that fires when the key passes a value that its last one has not passed yet. */
+export function ruleFromLine(
   key: string,
   value: number,
   last: number,
@@ -22,7 +22,7 @@ export function ruleAt(
   };
 }
 
-/** A value as a person would write it in a condition: shares in percent, many bytes in MiB or GiB. */
+/** A value as people write it in a condition: ratios in percent, many bytes in MiB or GiB. */
 function limitText(value: number, unit: Unit): string {
   const short = (scaled: number): string => String(Number(scaled.toPrecision(4)));
   if (unit === "ratio") return `${short(value * 100)}%`;
@@ -39,7 +39,7 @@ export function lastValue(lines: readonly Line[], key: string): number {
   return ends.reduce((sum, value) => sum + value, 0) / ends.length;
 }
 
-/** A value with no more digits than can be told apart, where `apart` is what one pixel stands for. */
+/** A value rounded to the resolution of the plot, where `apart` is the value of one pixel. */
 export function roundedTo(value: number, apart: number): number {
   if (!(apart > 0) || !Number.isFinite(value)) return value;
   const digits = -Math.floor(Math.log10(apart));

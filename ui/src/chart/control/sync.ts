@@ -1,11 +1,11 @@
-// What all charts of a page share: the window in x, the crosshair, the axis, smoothing and following.
+// The state all charts of a page share: x window, crosshair, axis, smoothing, following.
 
 import { axisMap, StepClock, storedAxis, whyNot, type AxisMap } from "../../data/axis";
 import type { LiveStream } from "../../data/live";
 import { fetchSeries } from "../../data/series";
 import { NO_SMOOTHING, type Smoothing } from "../../data/smoothing";
 import type { Axis, AxisName, Segment, Series, SeriesAxis } from "../../data/types";
-import type { Bounds } from "../series/y_limits";
+import type { Bounds } from "../series/y_bounds";
 import type { Mergeable } from "../series/merge";
 
 export interface Range {
@@ -13,7 +13,7 @@ export interface Range {
   to: number;
 }
 
-/** What is remembered and shown in the address of a page. */
+/** The part of the state that is kept in the URL. */
 export interface SyncState {
   /** The window in units of `axis`; null shows everything. */
   range: Range | null;
@@ -28,13 +28,13 @@ export interface SyncState {
   follow: boolean;
 }
 
-/** A place in a chart, as a person points at it. */
+/** A position in a chart, by step and time. */
 export interface Spot {
   step: number | null;
   time: number | null;
 }
 
-/** What a chart asks the page to do for a person. */
+/** Actions of a chart that the page performs. */
 export interface ChartActions {
   openStep?(step: number): void;
   annotate?(where: Spot): void;
@@ -46,7 +46,7 @@ export interface ChartActions {
 export interface SyncOptions {
   stream?: LiveStream | null;
   axes?: Axis[];
-  /** Of the run that is shown; `setSegments` gives those of others. */
+  /** Of the run that is shown; `setSegments` sets those of others. */
   segments?: Segment[];
   actions?: ChartActions;
   state?: Partial<SyncState>;
@@ -72,11 +72,11 @@ export class ChartSync {
   actions: ChartActions;
   /** Colours a person has chosen, by the name of a line; shared by all charts. */
   readonly colours = new Map<string, string>();
-  /** Names a person has given to lines, by the name they had. */
+  /** New names of lines, by their original name. */
   readonly names = new Map<string, string>();
-  /** Lines that come first and never fade, by the name they had. */
+  /** Lines that come first and never fade, by their original name. */
   readonly pinned = new Set<string>();
-  /** The y ranges that were typed, by what a chart shows. */
+  /** The fixed y ranges, by what a chart shows. */
   readonly bounds = new Map<string, Bounds>();
   /** Which step was at which time. */
   readonly clock = new StepClock();
@@ -115,7 +115,7 @@ export class ChartSync {
   set axes(axes: Axis[]) {
     this.axisList = axes;
     this.mappings.clear();
-    this.tell();
+    this.notify();
   }
 
   get segments(): Segment[] {
@@ -126,39 +126,39 @@ export class ChartSync {
     this.setSegments("", segments);
   }
 
-  /** Gives the segments of a run that is laid over the shown one. */
+  /** Sets the segments of an overlaid run. */
   setSegments(run: string, segments: Segment[]): void {
     this.segmentsByRun.set(run, segments);
-    this.tell();
+    this.notify();
   }
 
-  /** How many segments a run is known to have; 0 where that is not known. */
+  /** The number of segments of a run; 0 where it is unknown. */
   segmentCount(run: string): number {
     return (this.segmentsByRun.get(run) ?? this.segments).length;
   }
 
-  /** All charts of the page, also those that are not drawn yet; some may be named twice. */
+  /** All charts of the page, including those not drawn yet; with repetitions. */
   get offered(): Mergeable[] {
     return [...this.offers].flat();
   }
 
-  /** Charts that others can be merged with; call what is returned when they are gone. */
+  /** Registers charts that others can be merged with; returns a function that removes them. */
   offer(charts: readonly Mergeable[]): () => void {
     this.offers.add(charts);
     return () => this.offers.delete(charts);
   }
 
-  /** The place whose values all charts are compared with; null without one. */
+  /** The position whose values all charts are compared with; null without one. */
   get baseline(): Spot | null {
     return this.base;
   }
 
   set baseline(spot: Spot | null) {
     this.base = spot;
-    this.tell();
+    this.notify();
   }
 
-  /** Calls at once and after each change (the contract of a Svelte store); call what is returned to stop. */
+  /** Calls at once and after each change, as a Svelte store does; returns a function that stops it. */
   subscribe(listener: (state: SyncState) => void): () => void {
     this.listeners.add(listener);
     listener(this.current);
@@ -172,7 +172,7 @@ export class ChartSync {
       change = { range: null, follow: true, ...change };
     }
     this.current = { ...this.current, ...change };
-    this.tell();
+    this.notify();
   }
 
   /** Zooms all charts and stops following; null shows everything and follows again. */
@@ -190,7 +190,7 @@ export class ChartSync {
     this.zoom(null);
   }
 
-  /** Zooms in (below 1) or out (above 1) around a place or the middle; out of everything is a reset. */
+  /** Zooms in (below 1) or out (above 1) around a position or the middle; beyond all data it resets. */
   zoomBy(factor: number, around?: number): void {
     const window = this.window;
     const whole = this.extent;
@@ -216,20 +216,20 @@ export class ChartSync {
 
   /** From the first to the last x of all charts. */
   get extent(): Range | null {
-    let found: Range | null = null;
+    let extent: Range | null = null;
     for (const { from, to } of this.extents.values()) {
-      found = found ? { from: Math.min(found.from, from), to: Math.max(found.to, to) } : { from, to };
+      extent = extent ? { from: Math.min(extent.from, from), to: Math.max(extent.to, to) } : { from, to };
     }
-    return found;
+    return extent;
   }
 
-  /** A chart says how far its data reaches, or with null that it is gone. */
+  /** Sets the range of a chart's data; null removes the chart. */
   reach(chart: unknown, range: Range | null): void {
     const before = this.extent;
     if (range) this.extents.set(chart, range);
     else this.extents.delete(chart);
     const after = this.extent;
-    if (before?.from !== after?.from || before?.to !== after?.to) this.tell();
+    if (before?.from !== after?.from || before?.to !== after?.to) this.notify();
   }
 
   /** The unit the server is asked in. */
@@ -242,26 +242,26 @@ export class ChartSync {
     return whyNot(this.axisList, axis);
   }
 
-  /** How this run's steps or seconds lie along x. */
+  /** Maps this run's steps or seconds to x. */
   mapOf(run: string): AxisMap {
     const segments = this.segmentsByRun.get(run) ?? this.segments;
     return axisMap(this.current.axis, segments, this.mappings.get(`${run}\n${this.mappingKey}`) ?? null);
   }
 
-  /** Loads what the axis needs to be drawn; charts wait for it. */
+  /** Loads the series that the axis needs; charts wait for it. */
   async prepare(run: string): Promise<void> {
     const key = this.mappingKey;
     const name = `${run}\n${key}`;
     if (key === null || this.mappings.has(name)) return;
     const [series] = await fetchSeries(run, [key], { axis: "step", buckets: MAPPING_BUCKETS, merge: true });
     this.mappings.set(name, series ?? null);
-    // What has no run of its own, like the event lane, follows the first one.
+    // Components without a run, such as the event lane, use the first one.
     if (!this.mappings.has(`\n${key}`)) this.mappings.set(`\n${key}`, series ?? null);
-    this.tell();
+    this.notify();
   }
 
   private get mappingKey(): string | null {
-    const axis = this.axisList.find((one) => one.name === this.current.axis);
+    const axis = this.axisList.find((candidate) => candidate.name === this.current.axis);
     return axis && storedAxis(axis.name) === "step" && axis.name !== "step" ? axis.key : null;
   }
 
@@ -269,7 +269,7 @@ export class ChartSync {
     return this.crosshairAt;
   }
 
-  /** Moves the crosshair of all charts, once per frame; `source` is the one that moved it. */
+  /** Moves the crosshair of all charts, once per frame; `source` is the chart that moved it. */
   setCrosshair(x: number | null, source: unknown = null): void {
     this.crosshairAt = x;
     this.crosshairSource = source;
@@ -286,7 +286,7 @@ export class ChartSync {
     return () => this.crosshairListeners.delete(listener);
   }
 
-  /** The step and time that lie at x, as far as they are known. */
+  /** The step and time at x; null where unknown. */
   spotAt(x: number, run: string): Spot {
     const stored = this.mapOf(run).toStored(x);
     if (stored === null) return { step: null, time: null };
@@ -295,7 +295,7 @@ export class ChartSync {
     return { step: this.clock.stepAt(stored), time: stored };
   }
 
-  /** Where a moment of a run lies along x; null where that cannot be said. */
+  /** The x of a step or time of a run; null where unknown. */
   xOf(where: Spot, run: string): number | null {
     const { step, time } = where;
     const stored =
@@ -305,7 +305,7 @@ export class ChartSync {
     return stored === null ? null : this.mapOf(run).toX(stored);
   }
 
-  private tell(): void {
+  private notify(): void {
     for (const listener of [...this.listeners]) listener(this.current);
   }
 }

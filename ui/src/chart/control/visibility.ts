@@ -1,16 +1,16 @@
-// Says when a chart comes near the screen and when it is far away: one observer each for all charts.
+// Reports when a chart comes near the screen and when it is far away; all charts share two observers.
 
-export interface SightListener {
-  /** Within one screen of what is seen, or no longer. */
+export interface VisibilityListener {
+  /** The chart is within one screen of the visible part, or no longer. */
   near(isNear: boolean): void;
-  /** More than three screens away: what it holds can be freed. */
+  /** The chart is more than three screens away: its memory can be freed. */
   far(): void;
 }
 
-const listeners = new WeakMap<Element, SightListener>();
+const listeners = new WeakMap<Element, VisibilityListener>();
 let observers: IntersectionObserver[] | null = null;
 
-export function watchSight(element: Element, listener: SightListener): () => void {
+export function watchVisibility(element: Element, listener: VisibilityListener): () => void {
   observers ??= [
     new IntersectionObserver(
       (entries) => entries.forEach((entry) => listeners.get(entry.target)?.near(entry.isIntersecting)),

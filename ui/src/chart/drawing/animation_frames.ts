@@ -1,8 +1,8 @@
-// Draws all charts that have changed together, once per animation frame.
+// Draws all changed charts together, once per animation frame.
 
 const waiting = new Set<() => void>();
 
-/** Calls once in the next frame, however often it is asked until then. */
+/** Calls once in the next frame, regardless of how often it is requested. */
 export function inNextFrame(call: () => void): void {
   if (waiting.size === 0) requestAnimationFrame(run);
   waiting.add(call);

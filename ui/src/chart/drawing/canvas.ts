@@ -1,6 +1,6 @@
-// A canvas that is as sharp as the screen.
+// Sizes a canvas for the resolution of the screen.
 
-/** Sets the size in CSS pixels and gives a context that draws in them. */
+/** Sets the size in CSS pixels and returns a context that draws in them. */
 export function sharpContext(
   canvas: HTMLCanvasElement,
   width: number,

@@ -1,6 +1,6 @@
-// A colour scale from dark blue to yellow that reads the same to people who see few colours.
+// The cividis colour scale, from dark blue to yellow: safe for people with colour vision deficiency.
 
-/** Anchors of cividis, evenly spaced; between them colours are mixed. */
+/** Anchors of cividis, evenly spaced; colours between them are interpolated. */
 const ANCHORS: [number, number, number][] = [
   [0, 34, 78],
   [18, 53, 112],
@@ -14,7 +14,7 @@ const ANCHORS: [number, number, number][] = [
   [254, 232, 56],
 ];
 
-/** Red, green and blue of a place between 0 and 1. */
+/** Red, green and blue of a value between 0 and 1. */
 export function cividis(place: number): [number, number, number] {
   const at = Math.min(Math.max(place, 0), 1) * (ANCHORS.length - 1);
   const low = ANCHORS[Math.floor(at)]!;

@@ -1,16 +1,16 @@
-// Puts a picture together: which lines, how far the axes reach, where the marks are.
+// Composes what a plot draws: lines, ranges of the axes, positions of marks.
 
 import type { EventMark } from "../../data/types";
 import type { Unit } from "../../format";
-import { within, type Bounds } from "../series/y_limits";
+import { within, type Bounds } from "../series/y_bounds";
 import type { Line, LineOptions } from "../series/lines";
 import type { Mark, Picture, PlotStyle } from "./plot";
-import { pile, pileHeight } from "../series/stack";
+import { stack, stackHeight } from "../series/stack";
 import type { ChartSync, Range } from "../control/sync";
 import { thinned } from "../timeline/thin_events";
 import { yRange, type YOptions, type YRange } from "../series/y_range";
 
-/** What the page says about a chart; all of it may change. */
+/** The settings of a chart from the page; all may change. */
 export interface ChartSettings extends LineOptions {
   run: string;
   kind: "line" | "stack" | "band";
@@ -21,7 +21,7 @@ export interface ChartSettings extends LineOptions {
   height: number;
   compact: boolean;
   events: EventMark[];
-  /** What a person chose in this chart alone. */
+  /** Options a person chose in this chart only. */
   logY: boolean | null;
   share: boolean;
   bounds: Bounds | null;
@@ -30,10 +30,10 @@ export interface ChartSettings extends LineOptions {
 
 const MAX_MARKS = 24;
 
-/** What a person has done to this chart alone. */
+/** The state of this chart only. */
 export interface Chosen {
   window: Range;
-  /** How many CSS pixels wide the plot is. */
+  /** Width of the plot in CSS pixels. */
   width: number;
   yFixed: Range | null;
   group: string | null;
@@ -61,8 +61,8 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
     clip,
     band,
   };
-  const layers = stacked ? pile(lines, settings.share) : null;
-  const top = layers && (settings.share ? 1 : pileHeight(layers, window) * 1.06);
+  const layers = stacked ? stack(lines, settings.share) : null;
+  const top = layers && (settings.share ? 1 : stackHeight(layers, window) * 1.06);
   const reached: YRange = top
     ? { min: chosen.yFixed?.from ?? 0, max: chosen.yFixed?.to ?? top, above: 0, below: 0 }
     : yRange(
@@ -98,8 +98,8 @@ export function compose(settings: ChartSettings, sync: ChartSync, lines: Line[],
 }
 
 /**
- * The marks in the window. Epochs stand apart; any other kind that is there too often would hide the lines: the
- * event lane has it.
+ * The marks in the window. Epochs are thinned; any other kind that is too frequent would hide the lines and is
+ * shown in the event lane only.
  */
 function marksOf(
   { events, run }: ChartSettings,
@@ -123,7 +123,7 @@ function marksOf(
   return [...marks, ...others];
 }
 
-/** How loudly an event is drawn, by its kind. */
+/** The emphasis of an event, by its kind. */
 export function toneOf(kind: string): Mark["tone"] {
   if (/alert|crash|failed|nonfinite/.test(kind)) return "bad";
   return /throttl|stall|warning/.test(kind) ? "warn" : "muted";

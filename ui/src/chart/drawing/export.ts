@@ -1,4 +1,4 @@
-// Takes a chart out of the page: a picture, the numbers that are shown, or all of them.
+// Exports a chart: as a picture, the shown data, or all data.
 
 import { fetchSeries } from "../../data/series";
 import type { Series, SeriesAxis } from "../../data/types";
@@ -9,7 +9,7 @@ import type { Range } from "../control/sync";
 const BUCKETS_AT_ONCE = 4000;
 const MAX_REQUESTS = 500;
 
-/** The buckets in the window, one line of text each. */
+/** The buckets in the window as CSV. */
 export function csvOfShown(lines: readonly Line[], window: Range, axis: string): string {
   const rows = [
     ["line", "key", axis, "time", "value", "smoothed", "min", "max", "count", "nonfinite"].join(","),
@@ -27,7 +27,7 @@ export function csvOfShown(lines: readonly Line[], window: Range, axis: string):
   return rows.join("\n") + "\n";
 }
 
-/** Every point of these keys, asked for piece by piece until no bucket holds more than one. */
+/** All points of these keys as CSV, requested in pieces until no bucket has more than one point. */
 export async function csvOfEverything(
   run: string,
   keys: readonly string[],
@@ -62,7 +62,7 @@ async function exactSeries(
         pieces.add(piece);
     }
   }
-  const starts = [...pieces].sort((one, other) => one - other);
+  const starts = [...pieces].sort((a, b) => a - b);
   if (starts.length > MAX_REQUESTS) {
     throw new Error(
       `${key} needs ${starts.length} requests, more than ${MAX_REQUESTS}. Use stepscope export instead.`,
@@ -88,18 +88,18 @@ function cell(value: number): string {
   return Number.isNaN(value) ? "NaN" : String(value);
 }
 
-/** A text as a cell; one that a spreadsheet would take for a formula is kept from being one. */
+/** A text as a CSV cell, escaped if a spreadsheet would read it as a formula. */
 function quoted(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Saves a text as a file of this name. */
+/** Downloads a text as a file. */
 export function saveText(text: string, name: string, type = "text/csv"): void {
   save(new Blob([text], { type }), name);
 }
 
-/** Copies the picture; where the clipboard takes no pictures it is saved. Says which of the two it did. */
+/** Copies the picture, or downloads it where the clipboard does not accept pictures; returns which. */
 export async function copyPicture(
   canvas: HTMLCanvasElement,
   title: string,

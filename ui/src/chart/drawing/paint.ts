@@ -1,6 +1,6 @@
-// Draws lines on the canvas: band, mean, points where there are few, and marks for what has no value.
+// Draws lines on the canvas: band, mean, single points, and marks for values that are not finite.
 
-import { toX, toY, windowOf, type Frame } from "./plot_area";
+import { toX, toY, windowOf, type Frame } from "./plot_frame";
 import { isGapBefore } from "../series/gaps";
 import type { Line } from "../series/lines";
 import { firstAtLeast } from "../series/source";
@@ -8,7 +8,7 @@ import type { Canvas } from "./svg_canvas";
 import type { Theme } from "./theme";
 
 export interface Emphasis {
-  /** The group that is pointed at; the others fade. */
+  /** The group at the pointer; the others fade. */
   group: string | null;
   band: boolean;
 }
@@ -44,7 +44,7 @@ function alphaOf(line: Line, { group }: Emphasis): number {
   return (group === null || group === line.group || line.pinned ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
 }
 
-/** The buckets that are in sight, with one beyond each edge so that lines run out of the frame. */
+/** The visible buckets and one beyond each edge, so that lines continue to the edges. */
 export function inSight(frame: Frame, line: Line): [number, number] {
   const { from, to } = windowOf(frame);
   return [Math.max(0, firstAtLeast(line.x, from) - 1), Math.min(line.x.length, firstAtLeast(line.x, to) + 1)];
@@ -119,7 +119,7 @@ function strokeThrough(
   context.stroke();
 }
 
-/** Dots where points lie apart, and for a point that has no neighbour to draw a line to. */
+/** Dots where points are far apart, and for a point without a neighbour. */
 function paintPoints(context: Canvas, frame: Frame, line: Line): void {
   const [from, to] = inSight(frame, line);
   const pixels = to > from ? toX(frame, line.x[to - 1]!) - toX(frame, line.x[from]!) : 0;
@@ -138,7 +138,7 @@ function paintPoints(context: Canvas, frame: Frame, line: Line): void {
   }
 }
 
-/** Triangles on the top edge where values are not finite, on the floor where they have no logarithm. */
+/** Triangles at the top edge for values that are not finite, at the bottom for values without a logarithm. */
 export function paintMarks(
   context: Canvas,
   frame: Frame,
@@ -159,7 +159,7 @@ export function paintMarks(
   paintTriangles(context, onFloor, frame.top + frame.height - size, -size, warn, frame);
 }
 
-/** Buckets in a row that have something to mark, in device pixels. */
+/** Consecutive buckets with something to mark, in device pixels. */
 interface Stretch {
   from: number;
   to: number;
@@ -193,7 +193,7 @@ function paintTriangles(
 ): void {
   context.fillStyle = colour;
   const half = Math.abs(size);
-  // What lies at an edge is drawn inside it: labels of an axis are beside it.
+  // Marks at an edge are drawn inside: axis labels are outside.
   const inside = (x: number): number =>
     Math.min(Math.max(x, frame.left + half), frame.left + frame.width - half);
   let labelled = -Infinity;
@@ -218,13 +218,13 @@ function paintTriangles(
   }
 }
 
-/** Those that would be drawn over each other as one: a triangle for each would be a saw. */
+/** Merges stretches that would overlap, into one triangle. */
 function joined(stretches: readonly Stretch[], apart: number): Stretch[] {
-  const found: Stretch[] = [];
-  for (const { from, to, count } of [...stretches].sort((one, other) => one.from - other.from)) {
-    const last = found.at(-1);
+  const merged: Stretch[] = [];
+  for (const { from, to, count } of [...stretches].sort((a, b) => a.from - b.from)) {
+    const last = merged.at(-1);
     if (last && from - last.to <= apart) [last.to, last.count] = [Math.max(last.to, to), last.count + count];
-    else found.push({ from, to, count });
+    else merged.push({ from, to, count });
   }
-  return found;
+  return merged;
 }

@@ -1,6 +1,6 @@
-// Writes the name of each line at its end, moved apart where they would lie over each other.
+// Writes the name of each line at its end, moved apart where names would overlap.
 
-import { toX, toY, type Frame } from "./plot_area";
+import { toX, toY, type Frame } from "./plot_frame";
 import { inSight } from "./paint";
 import type { Line } from "../series/lines";
 import type { Canvas } from "./svg_canvas";
@@ -15,9 +15,9 @@ export interface EndLabel {
   y: number;
 }
 
-/** Moves labels down and up until none covers another, keeping their order, within top and bottom. */
+/** Moves labels until none overlaps another, keeping their order, within top and bottom. */
 export function spread(labels: EndLabel[], height: number, top: number, bottom: number): EndLabel[] {
-  const placed = [...labels].sort((one, other) => one.y - other.y).map((label) => ({ ...label }));
+  const placed = [...labels].sort((a, b) => a.y - b.y).map((label) => ({ ...label }));
   for (let at = 0; at < placed.length; at += 1) {
     const above = at === 0 ? top - height / 2 : placed[at - 1]!.y;
     placed[at]!.y = Math.max(placed[at]!.y, above + (at === 0 ? height / 2 : height));
@@ -29,7 +29,7 @@ export function spread(labels: EndLabel[], height: number, top: number, bottom: 
   return placed;
 }
 
-/** The labels that belong at the right edge: of lines that are still there. */
+/** The labels at the right edge, of lines that reach it. */
 export function endLabels(frame: Frame, lines: readonly Line[]): EndLabel[] {
   const labels = new Map<string, EndLabel>();
   for (const line of lines) {
@@ -65,7 +65,7 @@ export function paintLabels(
   }
 }
 
-/** How many CSS pixels the labels need; 0 when there is one line, too many, or no room. */
+/** The width of the labels in CSS pixels; 0 with one line, too many lines, or no room. */
 export function labelRoom(
   context: CanvasRenderingContext2D,
   lines: readonly Line[],

@@ -1,19 +1,19 @@
-// The canvas of a chart: uPlot lays out axes, ticks and grid; the lines are drawn by our own painters.
+// The canvas of a chart: uPlot draws axes, ticks and grid; the functions in paint.ts draw the lines.
 
 import uPlot from "uplot";
 import { clockTicksOf, logTicksOf, tickDistances, ticksOf, type Unit } from "../../format";
 import type { AxisName } from "../../data/types";
-import type { Frame } from "./plot_area";
+import type { Frame } from "./plot_frame";
 import type { Line } from "../series/lines";
 import { paintLines, paintMarks, type Emphasis } from "./paint";
 import { labelRoom, paintLabels } from "./paint_labels";
 import { logTicks } from "./scale_ticks";
-import { paintPile, type Layer } from "../series/stack";
+import { paintStack, type Layer } from "../series/stack";
 import { svgOf, type Drawing } from "./svg";
 import type { Range } from "../control/sync";
 import { theme } from "./theme";
 
-/** What cannot change without laying the axes out anew. */
+/** Properties whose change needs a new layout of the axes. */
 export interface PlotStyle {
   axis: AxisName;
   unit: Unit;
@@ -42,20 +42,20 @@ export interface Picture {
 
 const LEFT = 54;
 const RIGHT = 14;
-/** Beyond these uPlot finds no ticks, and leaves the axis out: such an axis is laid out in a power of ten. */
+/** Beyond these uPlot finds no ticks and omits the axis: such an axis is scaled by a power of ten. */
 const [TINY, HUGE] = [1e-9, 1e12];
 const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
   [1, 2, 5].map((digit) => digit * 10 ** power),
 ).flat();
 
-/** uPlot's own search for these does not end where a range begins between two powers of ten. */
+/** uPlot's own search for these does not end if a range starts between two powers of ten. */
 const logSplits: uPlot.Axis.Splits = (_self, _axis, low, high) => logTicks(low, high);
 
 export class Plot {
   private readonly chart: uPlot;
   private picture: Picture | null = null;
   private room = 0;
-  /** What uPlot's numbers along an axis are multiplied by. */
+  /** The factor of uPlot's numbers along an axis. */
   private readonly factors = { y: 1, y2: 1 };
   private readonly ticks: Drawing["ticks"] = { x: [], y: [], y2: [] };
 
@@ -85,7 +85,7 @@ export class Plot {
     return this.chart.ctx.canvas;
   }
 
-  /** Where the plot lies, as it was drawn last. */
+  /** Position and scales of the last drawing. */
   get frame(): Frame {
     const { left, top, width, height } = this.chart.bbox;
     const { x, y, y2 } = this.chart.scales;
@@ -107,7 +107,7 @@ export class Plot {
     };
   }
 
-  /** What is drawn, as a vector picture. */
+  /** The drawing as SVG. */
   svg(title: string): string | null {
     const { chart, picture, frame, ticks } = this;
     const { width, height } = chart;
@@ -136,7 +136,7 @@ export class Plot {
     this.chart.setScale(axis, { min: min / factor, max: max / factor });
   }
 
-  /** Draws the same again with another line put forward. */
+  /** Draws again with another line emphasised. */
   emphasise(group: string | null): void {
     if (!this.picture || this.picture.emphasis.group === group) return;
     this.picture.emphasis.group = group;
@@ -239,14 +239,14 @@ export class Plot {
         const places = splits.map((at) => at * this.factors[axis]);
         return this.noted(axis, places, log ? logTicksOf(places, unit) : ticksOf(places, unit));
       },
-      // The lines of the second axis are few: its numbers have the colour of the first of them.
+      // The second axis has few lines: its labels have the colour of the first one.
       stroke: () => this.picture?.lines.find(({ scale }) => scale === "y2" && scale === axis)?.colour ?? theme().axis,
       ...more,
       grid: { ...look.grid, ...more.grid },
     };
   }
 
-  /** Keeps what stands beside an axis, for pictures that are made of it later. */
+  /** Keeps the labels of an axis for a later SVG export. */
   private noted(
     axis: keyof Drawing["ticks"],
     splits: readonly number[],
@@ -256,7 +256,7 @@ export class Plot {
     return texts;
   }
 
-  /** What the last label beside x needs right of the plot: it stands in the middle under its tick. */
+  /** The room the last x label needs right of the plot: labels are centred below their ticks. */
   private roomOfLastTick(self: uPlot): number {
     const last = this.ticks.x.findLast(({ text }) => text);
     const { min, max } = self.scales.x!;
@@ -300,7 +300,7 @@ export class Plot {
     const { ctx } = this.chart;
     const frame = this.frame;
     ctx.save();
-    if (picture.layers) paintPile(ctx, frame, picture.layers, picture.emphasis.group);
+    if (picture.layers) paintStack(ctx, frame, picture.layers, picture.emphasis.group);
     else paintLines(ctx, frame, picture.lines, picture.emphasis);
     paintMarks(ctx, frame, picture.lines, theme());
     if (this.room) paintLabels(ctx, frame, picture.lines, theme());

@@ -1,9 +1,9 @@
-// Round places for ticks, where a chart lays out its own axis.
+// Round positions of ticks, for charts that draw their own axis.
 
 /** At most `most` round numbers from low to high. */
 export function roundTicks(low: number, high: number, most = 5): number[] {
   const rough = (high - low) / most;
-  // A range too narrow for its numbers to be told apart has no places in between.
+  // A range narrower than the precision of its numbers has no positions in between.
   if (!(high > low) || low + rough === low || high - rough === high) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
   const distance = [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= rough * 0.999)!;
@@ -13,7 +13,7 @@ export function roundTicks(low: number, high: number, most = 5): number[] {
   return ticks;
 }
 
-/** Powers of ten between two numbers, with 2 and 5 times them where there are few. */
+/** Powers of ten between two numbers, with 2 and 5 times them if there are few. */
 export function logTicks(low: number, high: number): number[] {
   if (!(low > 0) || !(high >= low) || !Number.isFinite(high)) return [];
   const first = Math.floor(Math.log10(low));

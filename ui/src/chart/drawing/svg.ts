@@ -1,14 +1,14 @@
-// A chart as a vector picture: axes, ticks, lines, bands, labels, title and legend in the colours of the theme.
+// Exports a chart as SVG: axes, ticks, lines, bands, labels, title and legend in the colours of the theme.
 
-import { toX, toY, type Frame, type Projection } from "./plot_area";
+import { toX, toY, type Frame, type Projection } from "./plot_frame";
 import { paintLines, paintMarks } from "./paint";
 import { paintLabels } from "./paint_labels";
 import type { Picture } from "./plot";
-import { paintPile } from "../series/stack";
+import { paintStack } from "../series/stack";
 import { escaped, SvgCanvas } from "./svg_canvas";
 import type { Theme } from "./theme";
 
-/** What stands beside an axis, as the page shows it. */
+/** The labels of an axis, as the page shows them. */
 export interface Tick {
   at: number;
   text: string;
@@ -21,7 +21,7 @@ export interface Drawing {
   frame: Frame;
   picture: Picture;
   ticks: { x: Tick[]; y: Tick[]; y2: Tick[] };
-  /** Names stand at the ends of the lines. */
+  /** Whether names are at the ends of the lines. */
   labelled: boolean;
 }
 
@@ -38,7 +38,7 @@ export function svgOf(drawing: Drawing, colours: Theme): string {
   canvas.font = `600 13px ${colours.font}`;
   canvas.fillText(title, 12, 19 - HEAD);
   paintAxes(canvas, frame, drawing, colours);
-  if (picture.layers) paintPile(canvas, frame, picture.layers, null);
+  if (picture.layers) paintStack(canvas, frame, picture.layers, null);
   else paintLines(canvas, frame, picture.lines, { ...picture.emphasis, group: null });
   paintMarks(canvas, frame, picture.lines, colours);
   if (drawing.labelled) paintLabels(canvas, frame, picture.lines, colours);
@@ -112,7 +112,7 @@ interface Entry {
   left: number;
 }
 
-/** The names of several lines in rows, as wide as letters of a middling width make them. */
+/** The names of several lines in rows; their width is estimated from an average letter. */
 function legendOf({ picture, width, frame }: Drawing): Entry[][] {
   const names = new Map(picture.lines.filter((line) => !line.superseded).map((line) => [line.group, line]));
   if (names.size < 2) return [];

@@ -1,6 +1,6 @@
-// A canvas that writes down what is drawn on it: the same painters make a picture of lines instead of pixels.
+// A canvas that records drawing calls as SVG, so that the same functions draw pixels and vectors.
 
-/** What the painters of a chart use of a canvas. */
+/** The part of the canvas API that charts use. */
 export type Canvas = Pick<
   CanvasRenderingContext2D,
   | "arc"
@@ -37,7 +37,7 @@ const LOOK = {
   textBaseline: "alphabetic" as CanvasTextBaseline,
 };
 const ANCHORS: Partial<Record<CanvasTextAlign, string>> = { center: "middle", right: "end" };
-/** How far below its middle or top a text stands, by the height of its letters. */
+/** Offset of a text's baseline from its middle or top, relative to the font size. */
 const DROPS: Partial<Record<CanvasTextBaseline, number>> = { middle: 0.35, top: 0.8, bottom: -0.2 };
 
 export class SvgCanvas implements Canvas {
@@ -56,7 +56,7 @@ export class SvgCanvas implements Canvas {
   private readonly kept: { look: typeof LOOK; dash: number[]; clips: number }[] = [];
   private clips = 0;
 
-  /** All that was drawn, as the content of an `svg` element. */
+  /** Everything that was drawn, as the content of an `svg` element. */
   get content(): string {
     return this.parts.join("");
   }
@@ -97,14 +97,14 @@ export class SvgCanvas implements Canvas {
     this.path += `M${short(x)} ${short(y)}h${short(width)}v${short(height)}h${short(-width)}Z`;
   }
 
-  /** A whole circle, whatever angles are asked for: the painters draw nothing but dots. */
+  /** A whole circle, regardless of the angles: charts draw only dots. */
   arc(x: number, y: number, radius: number): void {
     const [r, across] = [short(radius), short(2 * radius)];
     this.path += `M${short(x - radius)} ${short(y)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0`;
   }
 
   clip(): void {
-    // Named by what it is: pictures that stand on one page share their names.
+    // Named by its content: pictures on the same page share their names.
     const name = `clip${this.path.replaceAll(/\W/g, "-")}`;
     this.parts.push(`<clipPath id="${name}"><path d="${this.path}"/></clipPath><g clip-path="url(#${name})">`);
     this.clips += 1;
@@ -148,7 +148,7 @@ export class SvgCanvas implements Canvas {
 
 export function escaped(text: string): string {
   const signs: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-  // Signs that no XML may hold are left out.
+  // Characters that XML does not allow are removed.
   return text.replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "").replaceAll(/[&<>"]/g, (sign) => signs[sign]!);
 }
 

@@ -1,4 +1,4 @@
-// The colours charts are drawn in, read from the page's own tokens and read again when the theme changes.
+// The colours of charts, read from the page's CSS variables, and again when the theme changes.
 
 export interface Theme {
   series: string[];
@@ -15,7 +15,7 @@ export interface Theme {
 }
 
 export const PHASES = ["data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other"];
-/** The seventh line has the first colour again, but another stroke. */
+/** The seventh line has the first colour again, with other dashes. */
 const DASHES: number[][] = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
 
 const FALLBACKS: Record<string, string> = {
@@ -40,25 +40,25 @@ let current: Theme | null = null;
 const listeners = new Set<() => void>();
 let watching = false;
 
-/** The colours of now; read from the page at most once per theme. */
+/** The current colours; read from the page once per theme. */
 export function theme(): Theme {
   current ??= readTheme();
   return current;
 }
 
-/** Calls after the theme has changed; call what is returned to stop. */
+/** Calls after the theme has changed; returns a function that stops it. */
 export function onThemeChange(listener: () => void): () => void {
   if (!watching) watch();
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** Colour and stroke of the line at this place in a chart. */
+/** Colour and dashes of the line at this position in a chart. */
 export function strokeOf(at: number, { series } = theme()): { colour: string; dash: number[] } {
   return { colour: series[at % series.length]!, dash: dashOf(at) };
 }
 
-/** The stroke of what comes at this place in the order of colours; further keys of a run have further ones. */
+/** The dashes of the line at this position; further keys of a run have other dashes. */
 export function dashOf(at: number, key = 0): number[] {
   return DASHES[(Math.floor(at / theme().series.length) + key) % DASHES.length]!;
 }

@@ -1,4 +1,4 @@
-// Lays the lines of many devices out as a field: a row for each of them, time from left to right.
+// Arranges the lines of many devices as a heatmap: a row for each, time from left to right.
 
 import type { Heatmap } from "../../data/types";
 import type { Line } from "../series/lines";
@@ -12,7 +12,7 @@ export interface DeviceField {
 
 const MAX_COLUMNS = 400;
 
-/** The field of the lines on the first y axis; their buckets share one grid, so columns are whole buckets. */
+/** The heatmap of the lines on the first y axis; their buckets share one grid, so columns are whole buckets. */
 export function fieldOf(lines: readonly Line[], { from, to }: Range, unit: string): DeviceField {
   const standing = lines.filter((line) => !line.superseded && line.scale === "y");
   const groups = [...new Map(standing.map((line) => [line.group, line.label]))];
@@ -43,10 +43,10 @@ export function fieldOf(lines: readonly Line[], { from, to }: Range, unit: strin
   return { heatmap, rows: groups.map(([, label]) => label) };
 }
 
-/** How far the buckets of a line mostly lie apart. */
+/** The usual distance between the buckets of a line. */
 function usualDistance({ x }: Line): number {
   const distances = Array.from(x.subarray(1), (at, before) => at - x[before]!).sort(
-    (one, other) => one - other,
+    (a, b) => a - b,
   );
   return distances[distances.length >> 1] ?? 0;
 }

@@ -1,4 +1,4 @@
-// Lays out and draws a field of values in colours: ranks from top to bottom, steps from left to right.
+// Computes and draws the cells of a heatmap: ranks from top to bottom, steps from left to right.
 
 import { cividis } from "../drawing/cividis";
 import type { Heatmap } from "../../data/types";
@@ -8,19 +8,19 @@ export interface HeatScale {
   high: number;
 }
 
-/** From the first to the ninety-ninth hundredth, so that one slow step does not darken all others. */
+/** From the 1st to the 99th percentile, so that one slow step does not darken all others. */
 export function heatScale(values: readonly (readonly (number | null)[])[]): HeatScale {
   const known = values
     .flat()
     .filter((value): value is number => value !== null && Number.isFinite(value))
-    .sort((one, other) => one - other);
+    .sort((a, b) => a - b);
   if (known.length === 0) return { low: 0, high: 1 };
   const low = known[Math.floor((known.length - 1) * 0.01)]!;
   const high = known[Math.ceil((known.length - 1) * 0.99)]!;
   return high > low ? { low, high } : { low, high: low + (Math.abs(low) || 1) };
 }
 
-/** One pixel for each cell; a cell without a value stays transparent. */
+/** One pixel for each cell; a cell without a value is transparent. */
 export function heatImage({ values, ranks, starts }: Heatmap, { low, high }: HeatScale): ImageData {
   const image = new ImageData(Math.max(1, starts.length), Math.max(1, ranks.length));
   values.forEach((row, rank) => {
@@ -33,7 +33,7 @@ export function heatImage({ values, ranks, starts }: Heatmap, { low, high }: Hea
   return image;
 }
 
-/** The cell under a place in the field; null beside it. */
+/** The cell at a position; null outside of the heatmap. */
 export function cellAt(
   heatmap: Heatmap,
   x: number,

@@ -1,23 +1,23 @@
-// Compares what is under the crosshair with what was at a place a person has chosen.
+// Compares the values at the crosshair with those at a baseline position.
 
 import { clock, count, percent, quantity, type Unit } from "../../format";
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
 import type { ChartSync, Spot } from "../control/sync";
 
-/** What each line was at the baseline, by group; lines that have nothing there are left out. */
+/** The value of each line at the baseline, by group; lines without a value there are omitted. */
 export function valuesAt(lines: readonly Line[], sync: ChartSync): Map<string, number> {
-  const found = new Map<string, number>();
+  const values = new Map<string, number>();
   for (const line of lines) {
     const x = sync.baseline && sync.xOf(sync.baseline, line.run);
     if (x === null || line.superseded) continue;
     const value = valueAt(line, x);
-    if (!Number.isNaN(value)) found.set(line.group, value);
+    if (!Number.isNaN(value)) values.set(line.group, value);
   }
-  return found;
+  return values;
 }
 
-/** The value of the last bucket that begins at or before x, or of the first where x lies just before it. */
+/** The value of the last bucket that starts at or before x, or of the first if x is just before it. */
 function valueAt(line: Line, x: number): number {
   const after = firstAtLeast(line.x, x);
   const at = line.x[after] === x ? after : after - 1;
@@ -26,7 +26,7 @@ function valueAt(line: Line, x: number): number {
   return line.value[Math.max(0, at)]!;
 }
 
-/** How far a value lies from another: `+0.12 (+5 %)`. */
+/** The difference of two values as text: `+0.12 (+5 %)`. */
 export function differenceText(value: number, base: number, unit: Unit): string {
   const by = value - base;
   if (!Number.isFinite(by)) return "";
@@ -35,7 +35,7 @@ export function differenceText(value: number, base: number, unit: Unit): string 
   return `${sign}${quantity(Math.abs(by), unit)}${share}`;
 }
 
-/** Where the baseline is, in words. */
+/** The position of the baseline as text. */
 export function baselineText({ step, time }: Spot): string {
   return step === null ? clock(time ?? 0) : `step ${count(step)}`;
 }

@@ -1,4 +1,4 @@
-// Keeps the numbers of one chart up to date: loads them, adds live points, refines a zoomed window.
+// Keeps the data of one chart up to date: loads it, adds live points, refines a zoomed window.
 
 import { seriesLoader, type SeriesLoader } from "../../data/batch";
 import { ApiError } from "../../data/api";
@@ -6,22 +6,22 @@ import type { AxisName, PointsOfSeries, RunRow, StreamEvents } from "../../data/
 import type { ChartSync, Range } from "../control/sync";
 import { ownerName, SourceLine } from "./source";
 
-export interface ModelSpec {
+export interface ChartDataSpec {
   /** The runs that are shown, by id. */
   runs: string[];
   keys: string[];
   per: "rank" | "device" | "host" | "none";
 }
 
-/** While a window is moved on and on, finer numbers are asked for once it has rested for so long. */
+/** While a window moves, finer data is requested only after it has rested for this time. */
 export const REFINE_AFTER_MS = 150;
 const LOAD_AGAIN_AFTER_MS = 1000;
-/** The part asked for reaches this share of the window further on both sides, so that a small pan has it. */
+/** The requested part extends the window by this share on both sides, so that a small pan needs no request. */
 const MARGIN = 0.25;
 
-export class ChartModel {
+export class ChartData {
   lines: SourceLine[] = [];
-  /** The axis the numbers were asked for; those of another cannot be drawn. */
+  /** The axis the data was requested for; data of another axis cannot be drawn. */
   axis: AxisName | null = null;
   /** Keys that none of the runs has. */
   missing: string[] = [];
@@ -34,30 +34,30 @@ export class ChartModel {
   private refineAskedAt = -Infinity;
   private reloadTimer: ReturnType<typeof setTimeout> | null = null;
   private release: (() => void)[] = [];
-  /** Segments the stream has told of before the page has. */
-  private segmentsTold = 0;
-  /** Whether the server was asked to put all places of a key together. */
+  /** Number of segments by the stream, which may know of them before the page. */
+  private segments = 0;
+  /** Whether the server was asked to merge all places of a key. */
   private merged: boolean | null = null;
-  /** What the stream said while history was on its way: it may or may not be in the answer. */
-  private meanwhile: StreamEvents["points"][] | null = null;
+  /** Points from the stream while history was loading: they may or may not be in the response. */
+  private pending: StreamEvents["points"][] | null = null;
 
   constructor(
-    readonly spec: ModelSpec,
+    readonly spec: ChartDataSpec,
     private readonly sync: ChartSync,
     private readonly changed: () => void,
     private readonly loader: SeriesLoader = seriesLoader,
   ) {}
 
-  /** Begins to load and to listen; `pixels` is the width of the plot in device pixels. */
+  /** Starts loading and listening; `pixels` is the width of the plot in device pixels. */
   start(pixels: number): void {
     this.buckets = Math.min(2000, Math.max(200, Math.round(pixels / 2)));
     const { stream } = this.sync;
     if (stream) {
-      // The stream is asked before the history: what comes between is then in both, not in neither.
+      // The stream is opened before the history is requested: points in between are then in both.
       for (const run of this.spec.runs) this.release.push(stream.want(run, this.spec.keys));
       this.release.push(stream.on("points", (data) => this.take(data)));
       this.release.push(stream.on("resync", () => void this.load()));
-      this.release.push(stream.on("run", (row) => this.told(row)));
+      this.release.push(stream.on("run", (row) => this.onRun(row)));
     }
     void this.load();
   }
@@ -71,19 +71,19 @@ export class ChartModel {
     this.refineTimer = this.reloadTimer = null;
   }
 
-  /** Frees the numbers of a chart far out of sight. */
+  /** Frees the data of a chart far from the screen. */
   clear(): void {
     this.stop();
     this.lines = [];
     this.state = "empty";
   }
 
-  /** Loads everything anew; the old picture stays until the new one is there. */
+  /** Loads everything again; the old drawing stays until the new data is there. */
   async load(): Promise<void> {
     this.loading?.abort();
     const stop = new AbortController();
     this.loading = stop;
-    this.meanwhile = [];
+    this.pending = [];
     const { axis } = this.sync.state;
     this.merged = this.mayMerge;
     if (this.state !== "ready") this.state = "loading";
@@ -95,44 +95,44 @@ export class ChartModel {
         answer.series.map((series) => new SourceLine(run, series, bySteps)),
       );
       for (const { run, answer } of answers)
-        if (run === this.spec.runs[0]) answer.series.forEach((one) => this.sync.clock.learn(one));
+        if (run === this.spec.runs[0]) answer.series.forEach((series) => this.sync.clock.learn(series));
       this.missing = this.spec.keys.filter((key) =>
         answers.every(({ answer }) => answer.missing.includes(key)),
       );
       this.axis = axis;
       this.state = "ready";
       this.problem = "";
-      for (const points of this.takeMeanwhile()) this.add(points);
+      for (const points of this.takePending()) this.add(points);
       if (this.sync.state.range) this.refineSoon(this.sync.state.range);
     } catch (error) {
       if (this.loading !== stop || isAbort(error)) return;
-      this.takeMeanwhile();
+      this.takePending();
       this.state = this.lines.length ? "ready" : "failed";
       this.problem = error instanceof ApiError ? error.message : String(error);
     }
     this.changed();
   }
 
-  /** Whether what is drawn was put together in another way than it would be now. */
+  /** Whether the data was merged differently than it would be now. */
   get isStale(): boolean {
     return this.merged !== null && this.merged !== this.mayMerge;
   }
 
-  /** The server puts places together cheaply, but then no longer tells a resumed run's segments apart. */
+  /** The server merges places cheaply, but then does not separate the segments of a resumed run. */
   private get mayMerge(): boolean {
-    const segments = Math.max(this.segmentsTold, ...this.spec.runs.map((run) => this.sync.segmentCount(run)));
+    const segments = Math.max(this.segments, ...this.spec.runs.map((run) => this.sync.segmentCount(run)));
     return this.spec.per === "none" && segments <= 1;
   }
 
-  /** A run that was resumed begins another segment: what is drawn may be superseded now. */
-  private told(row: RunRow): void {
-    if (row.id !== this.spec.runs[0] || row.segments <= Math.max(1, this.segmentsTold)) return;
-    const isNew = row.segments > Math.max(this.segmentsTold, this.sync.segmentCount(row.id));
-    this.segmentsTold = row.segments;
+  /** A resumed run starts another segment: what is drawn may be superseded now. */
+  private onRun(row: RunRow): void {
+    if (row.id !== this.spec.runs[0] || row.segments <= Math.max(1, this.segments)) return;
+    const isNew = row.segments > Math.max(this.segments, this.sync.segmentCount(row.id));
+    this.segments = row.segments;
     if (isNew) void this.load();
   }
 
-  /** Asks for finer buckets of a window once it has been still for a moment; null needs none. */
+  /** Requests finer buckets of a window once it rests; null needs none. */
   refineSoon(range: Range | null): void {
     if (this.refineTimer !== null) clearTimeout(this.refineTimer);
     this.refineTimer = null;
@@ -145,7 +145,7 @@ export class ChartModel {
     const now = performance.now();
     const rested = now - this.refineAskedAt > REFINE_AFTER_MS;
     this.refineAskedAt = now;
-    // A window that was drawn with one stroke is where it is meant to be.
+    // A window that did not just move is final: refine it at once.
     this.refineTimer = setTimeout(() => void this.refine(range), rested ? 0 : REFINE_AFTER_MS);
   }
 
@@ -169,7 +169,7 @@ export class ChartModel {
       );
       this.changed();
     } catch (error) {
-      // The coarse picture stays; the next zoom tries again.
+      // The coarse data stays; the next zoom tries again.
       if (!isAbort(error)) this.problem = error instanceof Error ? error.message : String(error);
     }
   }
@@ -185,7 +185,7 @@ export class ChartModel {
 
   private take(points: StreamEvents["points"]): void {
     if (!this.spec.runs.includes(points.run)) return;
-    this.meanwhile?.push(points);
+    this.pending?.push(points);
     if (this.state === "ready" && this.axis === this.sync.state.axis && this.add(points)) this.changed();
   }
 
@@ -199,9 +199,9 @@ export class ChartModel {
     return grew;
   }
 
-  private takeMeanwhile(): StreamEvents["points"][] {
-    const points = this.meanwhile ?? [];
-    this.meanwhile = null;
+  private takePending(): StreamEvents["points"][] {
+    const points = this.pending ?? [];
+    this.pending = null;
     return points;
   }
 
@@ -210,7 +210,7 @@ export class ChartModel {
       .filter(({ owner }) => owner.run === run && owner.key === points.key && !owner.superseded)
       .filter(({ owner }) => this.merged || isPlaceOf(owner, points))
       .reduce<SourceLine | null>(
-        (latest, one) => (latest && latest.lastTime >= one.lastTime ? latest : one),
+        (latest, line) => (latest && latest.lastTime >= line.lastTime ? latest : line),
         null,
       );
     if (line) return line.append(points);

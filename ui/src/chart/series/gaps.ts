@@ -1,10 +1,10 @@
-// Says where a line is broken: gaps in the data stay gaps in the picture.
+// Decides where a line is interrupted: gaps in the data stay gaps in the chart.
 
-const FARTHER = 10;
+const GAP_FACTOR = 10;
 
 /**
- * Whether nothing lies between a bucket and the one before it although something should: no value there, or a
- * distance ten times that of both neighbours. A rate of logging that changes is no gap.
+ * Whether there is a gap between a bucket and the one before it: no value, or a distance ten times that of both
+ * neighbours. A change of the logging rate is not a gap.
  */
 export function isGapBefore(
   x: ArrayLike<number>,
@@ -18,5 +18,5 @@ export function isGapBefore(
   const before = at >= 2 ? x[at - 1]! - x[at - 2]! : NaN;
   const after = at + 1 < x.length ? x[at + 1]! - x[at]! : NaN;
   const usual = Math.max(Number.isNaN(before) ? 0 : before, Number.isNaN(after) ? 0 : after);
-  return usual > 0 && distance > FARTHER * usual;
+  return usual > 0 && distance > GAP_FACTOR * usual;
 }

@@ -1,5 +1,5 @@
-// Joins the numbers of one place into what is drawn in one go: the segments of a run one after the other,
-// all ranks together where a chart does not tell them apart, and each superseded tail for itself.
+// Joins the series of one place into one line: the segments of a run one after the other, all ranks combined
+// where a chart does not separate them, and each superseded tail as its own line.
 
 import type { Columns } from "../../data/buffer";
 import { SERIES_COLUMNS } from "../../data/types";
@@ -7,23 +7,23 @@ import { placeLabel } from "./labels";
 import { combine } from "./places";
 import type { SourceLine } from "./source";
 
-export interface Strand {
-  /** Empty where a chart does not tell places apart. */
+export interface JoinedSeries {
+  /** Empty where a chart does not separate places. */
   place: string;
   superseded: boolean;
   segment: string;
   columns: Columns;
   exact: boolean;
   width: number;
-  /** How many buckets there are where nothing is zoomed. */
+  /** Number of buckets of the whole line without zoom. */
   whole: number;
 }
 
-/** The strands of one key of one run, in the order of places, what stands before what was superseded. */
-export function strandsOf(
+/** The joined series of one key of one run, in the order of places, superseded ones last. */
+export function joinSeries(
   sources: readonly SourceLine[],
   per: "rank" | "device" | "host" | "none",
-): Strand[] {
+): JoinedSeries[] {
   const owners = sources.map((source) => source.owner);
   const groups = new Map<string, { place: string; sources: SourceLine[] }>();
   for (const source of sources) {
@@ -34,23 +34,23 @@ export function strandsOf(
     groups.set(name, group);
     group.sources.push(source);
   }
-  return [...groups.values()].map((group) => strandOf(group.place, group.sources));
+  return [...groups.values()].map((group) => joinParts(group.place, group.sources));
 }
 
-function strandOf(place: string, sources: readonly SourceLine[]): Strand {
+function joinParts(place: string, sources: readonly SourceLine[]): JoinedSeries {
   const { superseded, segment } = sources[0]!.owner;
   const bySegment = new Map<string, SourceLine[]>();
   for (const source of sources) {
     bySegment.set(source.owner.segment, [...(bySegment.get(source.owner.segment) ?? []), source]);
   }
-  const pieces = [...bySegment.values()].map(together);
+  const pieces = [...bySegment.values()].map(combinedRanks);
   const whole =
     sources.length === 1 ? sources[0]!.whole.length : sum(pieces.map((piece) => piece.start.length));
   return {
     place,
     superseded,
     segment,
-    columns: inARow(pieces, widest(sources)),
+    columns: concatenated(pieces, widest(sources)),
     exact: sources.length === bySegment.size && sources.every((source) => source.exact),
     width: widest(sources),
     whole,
@@ -58,7 +58,7 @@ function strandOf(place: string, sources: readonly SourceLine[]): Strand {
 }
 
 /** All ranks of one segment. */
-function together(sources: readonly SourceLine[]): Columns {
+function combinedRanks(sources: readonly SourceLine[]): Columns {
   if (sources.length === 1) return sources[0]!.columns;
   return combine(
     sources.map((source) => source.columns),
@@ -66,11 +66,11 @@ function together(sources: readonly SourceLine[]): Columns {
   );
 }
 
-/** One piece after the other; where they overlap, one set of buckets over all. */
-function inARow(pieces: readonly Columns[], width: number): Columns {
+/** Concatenates pieces; where they overlap, combines them into one set of buckets. */
+function concatenated(pieces: readonly Columns[], width: number): Columns {
   const ordered = pieces
     .filter((piece) => piece.start.length > 0)
-    .sort((one, other) => one.start[0]! - other.start[0]!);
+    .sort((a, b) => a.start[0]! - b.start[0]!);
   if (ordered.length <= 1) return ordered[0] ?? pieces[0]!;
   const apart = ordered.every((piece, at) => at === 0 || piece.start[0]! > ordered[at - 1]!.start.at(-1)!);
   if (!apart) return combine(ordered, width);

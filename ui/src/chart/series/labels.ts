@@ -1,10 +1,10 @@
-// Names lines as shortly as they can be told apart.
+// Gives lines short names that still distinguish them.
 
 import type { Owner } from "./source";
 
 const UNIT_ENDING = /_(bytes_per_second|per_second|seconds|bytes|ratio|celsius|watts|joules|hertz|total)$/;
 
-/** Short names of keys that are shown together: without the group and the unit they share. */
+/** Short names of keys that are shown together, without a shared group and unit. */
 export function keyLabels(keys: readonly string[]): string[] {
   if (keys.length === 1) return [keys[0]!.replaceAll("_", " ")];
   const groups = new Set(keys.map((key) => key.slice(0, key.lastIndexOf("/") + 1)));
@@ -17,19 +17,19 @@ export function keyLabels(keys: readonly string[]): string[] {
 
 const deviceNames = new Map<string, string>();
 
-/** Makes known what people call devices: `gpu 3` says more than an identifier. */
+/** Registers readable names of devices, such as `gpu 3` instead of an identifier. */
 export function nameDevices(places: Iterable<{ device: string; device_name: string }>): void {
   for (const { device, device_name } of places) if (device && device_name) deviceNames.set(device, device_name);
 }
 
-/** Where a line was measured, as far as it differs within the chart. */
+/** The place a line was measured at, as far as places differ within the chart. */
 export function placeLabel(
   owner: Owner,
   per: "rank" | "device" | "host" | "none",
   all: readonly Owner[],
 ): string {
   if (per === "none") return "";
-  const severalHosts = new Set(all.map((one) => one.host)).size > 1;
+  const severalHosts = new Set(all.map((other) => other.host)).size > 1;
   const host = severalHosts && owner.host ? owner.host : "";
   if (per === "host") return owner.host;
   const device = deviceNames.get(owner.device) ?? owner.device;

@@ -1,21 +1,21 @@
-// Turns the numbers of a chart into the lines that are drawn: places, labels, colours, smoothing, x.
+// Turns the data of a chart into the lines to draw: places, labels, colours, smoothing, x.
 
 import { mayBeSmoothed, referenceDistance, smooth } from "../../data/smoothing";
 import type { Columns } from "../../data/buffer";
 import { groupLines, type Grouped } from "./run_groups";
 import type { ChartSync } from "../control/sync";
 import type { SourceLine } from "./source";
-import { gathered } from "./places";
+import { meanAndWorst } from "./places";
 import { keyLabels } from "./labels";
-import { strandsOf } from "./joined_series";
+import { joinSeries } from "./joined_series";
 import { dashOf, phaseColour, strokeOf, theme } from "../drawing/theme";
 
-/** One line as it is drawn. Columns are of one length; x ascends. */
+/** One line to draw. All columns have the same length; x ascends. */
 export interface Line extends Columns {
   /** Lines of one group are one entry of the legend: a run's segments, a superseded tail. */
   group: string;
   label: string;
-  /** What it was called before a person gave it another name. */
+  /** Its name before a person renamed it. */
   origin: string;
   /** Comes first and never fades. */
   pinned: boolean;
@@ -25,16 +25,16 @@ export interface Line extends Columns {
   dash: number[];
   scale: "y" | "y2";
   superseded: boolean;
-  /** Drawn without a band of its own: the worst of many. */
+  /** Drawn without a band: the worst of many. */
   plain: boolean;
   x: Float64Array;
-  /** What the line passes through: the mean or the last value of each bucket. */
+  /** The value to draw: the mean or the last value of each bucket. */
   value: Float64Array;
-  /** Null where nothing is smoothed. */
+  /** Null without smoothing. */
   smoothed: Float64Array | null;
   exact: boolean;
   width: number;
-  /** How many buckets the line has where nothing is zoomed. */
+  /** Number of buckets of the whole line without zoom. */
   whole: number;
 }
 
@@ -42,17 +42,17 @@ export interface LineOptions {
   runs: { id: string; name: string; colour: string }[] | null;
   keys: string[];
   per: "rank" | "device" | "host" | "none";
-  /** Keys whose lines are told apart in another way. */
+  /** Keys whose lines are separated differently. */
   perKey?: Record<string, LineOptions["per"]>;
   secondAxis: readonly string[];
   noSmoothing: readonly string[];
-  /** Shows every place although there are many. */
+  /** Shows every place even if there are many. */
   expanded: boolean;
   /** Draws one line for the runs of each group, instead of one for each run. */
   grouped?: Grouped | null;
 }
 
-/** A line's numbers with its name, before colour and smoothing. */
+/** A line's data with its name, before colour and smoothing. */
 export interface Part {
   group: string;
   label: string;
@@ -95,16 +95,16 @@ function partsOf(sources: readonly SourceLine[], options: LineOptions): Part[] {
     return [...new Set(ofKey.map((source) => source.owner.run))].flatMap((run) => {
       const ofRun = ofKey.filter((source) => source.owner.run === run);
       const keyPart = options.keys.length > 1 ? labels[keyAt]! : "";
-      const runPart = runs.length ? (runs.find((one) => one.id === run)?.name ?? run) : "";
+      const runPart = runs.length ? (runs.find((candidate) => candidate.id === run)?.name ?? run) : "";
       const prefix = [runPart, keyPart].filter(Boolean).join(" · ");
-      const strands = strandsOf(ofRun, options.perKey?.[key] ?? options.per);
-      const places = new Set(strands.map((strand) => strand.place));
+      const joined = joinSeries(ofRun, options.perKey?.[key] ?? options.per);
+      const places = new Set(joined.map((series) => series.place));
       const names = { run, key, prefix };
-      if (places.size > MAX_PLACES && !options.expanded) return gathered(strands, names);
-      return strands.map(({ place, ...strand }): Part => {
+      if (places.size > MAX_PLACES && !options.expanded) return meanAndWorst(joined, names);
+      return joined.map(({ place, ...series }): Part => {
         const shown = places.size > 1 ? place : "";
         return {
-          ...strand,
+          ...series,
           group: JSON.stringify([run, key, shown]),
           label: [prefix, shown].filter(Boolean).join(" · ") || labels[keyAt]!,
           key,
@@ -116,7 +116,7 @@ function partsOf(sources: readonly SourceLine[], options: LineOptions): Part[] {
   });
 }
 
-/** Usually one line; several where an axis that starts anew with each process folds it. */
+/** Usually one line; several if the axis starts at zero again with each process. */
 function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): Line[] {
   const map = sync.mapOf(part.run);
   const { start } = part.columns;
@@ -142,7 +142,7 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
       key: part.key,
       run: part.run,
       colour,
-      // A run keeps its colour: what else is shown of it differs in its stroke.
+      // A run keeps its colour: its keys differ in their dashes.
       dash: options.runs ? dashOf(Math.max(0, runAt), options.keys.indexOf(part.key)) : stroke.dash,
       scale: options.secondAxis.includes(part.key) ? "y2" : "y",
       superseded: part.superseded,
@@ -160,7 +160,7 @@ function drawn(part: Part, at: number, options: LineOptions, sync: ChartSync): L
   });
 }
 
-/** The stretches over which x does not go back. */
+/** The ranges in which x ascends. */
 function ascending(x: Float64Array): [number, number][] {
   const stretches: [number, number][] = [];
   let from = 0;

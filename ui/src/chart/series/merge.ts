@@ -1,10 +1,10 @@
-// Joins the lines of several charts in one: the second axis is for what has another unit.
+// Merges the lines of several charts into one: lines with another unit use the second axis.
 
 import type { ChartProps } from "../props";
 
 type Per = NonNullable<ChartProps["per"]>;
 
-/** What a chart shows, as another can take it in. */
+/** The content of a chart that can be merged into another. */
 export interface Mergeable {
   title: string;
   keys: string[];
@@ -17,7 +17,7 @@ export interface Mergeable {
 }
 
 export interface Merged extends Mergeable {
-  /** How the lines of a key are told apart, where that is not as in the chart they join. */
+  /** How the lines of a key are separated, where it differs from the chart they are merged into. */
   perKey: Record<string, Per>;
 }
 
@@ -35,7 +35,7 @@ export function ofKey(key: string, unit: string, more: Partial<Mergeable> = {}):
   };
 }
 
-/** One chart with the lines of all; whatever a chart was merged with before counts along. */
+/** One chart with the lines of all, including what they were merged with before. */
 export function mergedWith(own: Mergeable, others: readonly Mergeable[]): Merged {
   const merged: Merged = { ...own, perKey: {} };
   for (const other of others) {
@@ -54,7 +54,7 @@ export function mergedWith(own: Mergeable, others: readonly Mergeable[]): Merged
   return merged;
 }
 
-/** Why a chart cannot join another; null where it can. */
+/** Why a chart cannot be merged into another; null if it can. */
 export function whyNotMerged(own: Mergeable, other: Mergeable): string | null {
   if (other.keys.every((key) => own.keys.includes(key))) return "already shown";
   const units = new Set([own.unit, ...(own.secondUnit === null ? [] : [own.secondUnit])]);
@@ -62,9 +62,9 @@ export function whyNotMerged(own: Mergeable, other: Mergeable): string | null {
   return units.size > 2 ? "would be a third unit" : null;
 }
 
-/** The charts of a page without those that show the same, but for one. */
+/** The charts of a page without duplicates. */
 export function distinct(charts: Iterable<Mergeable>): Mergeable[] {
-  return [...new Map([...charts].map((one) => [JSON.stringify(one.keys), one])).values()];
+  return [...new Map([...charts].map((chart) => [JSON.stringify(chart.keys), chart])).values()];
 }
 
 function unitIn({ unit, secondAxis, secondUnit }: Mergeable, key: string): string {

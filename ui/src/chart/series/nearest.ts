@@ -1,6 +1,6 @@
-// Finds what lies under the crosshair.
+// Finds the values at the crosshair.
 
-import { toX, toY, type Frame } from "../drawing/plot_area";
+import { toX, toY, type Frame } from "../drawing/plot_frame";
 import type { Layer } from "./stack";
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
@@ -21,9 +21,9 @@ export interface Reading {
   max: number;
   count: number;
   nonfinite: number;
-  /** What it was at the baseline; null without one. */
+  /** Its value at the baseline; null without one. */
   base: number | null;
-  /** Of a pile: the part of the whole. */
+  /** In a stack: its share of the total. */
   share: number | null;
   scale: "y" | "y2";
   key: string;
@@ -37,7 +37,7 @@ export interface Reading {
 export const MAX_READINGS = 12;
 const REACH_PIXELS = 24;
 
-/** The place of the bucket nearest to x; -1 where none is within reach. */
+/** The index of the bucket nearest to x; -1 where none is close enough. */
 export function bucketAt(frame: Frame, line: Line, x: number): number {
   const after = firstAtLeast(line.x, x);
   const before = after - 1;
@@ -60,25 +60,25 @@ export function readingsAt(
   pointerY: number | null,
   layers: readonly Layer[] | null = null,
 ): Reading[] {
-  const found: Reading[] = [];
+  const readings: Reading[] = [];
   for (const line of lines) {
     const at = bucketAt(frame, line, x);
     if (at < 0 || (Number.isNaN(line.value[at]!) && !line.nonfinite[at]!)) continue;
-    found.push(readingOf(frame, line, at, pointerY, layers));
+    readings.push(readingOf(frame, line, at, pointerY, layers));
   }
-  const nearest = found
-    .sort((one, other) => first(one, other) || one.distance - other.distance)
+  const nearest = readings
+    .sort((a, b) => first(a, b) || a.distance - b.distance)
     .slice(0, MAX_READINGS);
   if (layers) {
     const order = layers.map((layer) => layer.line.group);
-    return nearest.sort((one, other) => order.indexOf(other.group) - order.indexOf(one.group));
+    return nearest.sort((a, b) => order.indexOf(b.group) - order.indexOf(a.group));
   }
-  return nearest.sort((one, other) => first(one, other) || (other.value || 0) - (one.value || 0));
+  return nearest.sort((a, b) => first(a, b) || (b.value || 0) - (a.value || 0));
 }
 
-/** Below zero where the one is pinned and the other is not. */
-function first(one: Reading, other: Reading): number {
-  return Number(other.pinned) - Number(one.pinned);
+/** Sorts pinned readings first. */
+function first(a: Reading, b: Reading): number {
+  return Number(b.pinned) - Number(a.pinned);
 }
 
 function readingOf(
@@ -89,7 +89,7 @@ function readingOf(
   layers: readonly Layer[] | null,
 ): Reading {
   const smoothed = line.smoothed ? line.smoothed[at]! : null;
-  const layer = layers?.find((one) => one.line === line);
+  const layer = layers?.find((candidate) => candidate.line === line);
   const inLayer = layer ? firstAtLeast(layer.x, line.x[at]!) : -1;
   const whole = layers?.length ? sumAt(layers, line.x[at]!) : 0;
   const y = layer

@@ -1,22 +1,22 @@
-// Draws many ranks or devices as one: their mean, the range of all of them, and the worst by name.
+// Reduces many ranks or devices to their mean, their range, and the worst of them.
 
 import type { Columns } from "../../data/buffer";
 import { SERIES_COLUMNS } from "../../data/types";
 import type { Part } from "./lines";
-import type { Strand } from "./joined_series";
+import type { JoinedSeries } from "./joined_series";
 
-/** Keys of which less is worse: an idle device, a slow rank. */
+/** Keys for which a lower value is worse: an idle device, a slow rank. */
 const LESS_IS_WORSE = /utilization|_active_ratio|busy|per_second|throughput|accuracy|mfu|headroom|free/;
 
-export function gathered(
-  strands: readonly Strand[],
+export function meanAndWorst(
+  joined: readonly JoinedSeries[],
   names: { run: string; key: string; prefix: string },
 ): Part[] {
   const { run, key, prefix } = names;
-  const standing = strands.filter((strand) => !strand.superseded);
-  const width = Math.max(...standing.map((strand) => strand.width));
+  const standing = joined.filter((series) => !series.superseded);
+  const width = Math.max(...standing.map((series) => series.width));
   const together = combine(
-    standing.map((strand) => strand.columns),
+    standing.map((series) => series.columns),
     width,
   );
   const { place, ...worst } = worstOf(standing, key);
@@ -46,10 +46,10 @@ export function gathered(
   ];
 }
 
-export function worstOf(strands: readonly Strand[], key: string): Strand {
+export function worstOf(joined: readonly JoinedSeries[], key: string): JoinedSeries {
   const sign = LESS_IS_WORSE.test(key) ? -1 : 1;
-  const levels = strands.map((strand) => sign * average(strand.columns));
-  return strands[levels.indexOf(Math.max(...levels.filter((level) => !Number.isNaN(level))))] ?? strands[0]!;
+  const levels = joined.map((series) => sign * average(series.columns));
+  return joined[levels.indexOf(Math.max(...levels.filter((level) => !Number.isNaN(level))))] ?? joined[0]!;
 }
 
 function average({ mean, count, nonfinite }: Columns): number {
@@ -65,7 +65,7 @@ function average({ mean, count, nonfinite }: Columns): number {
   return points ? total / points : NaN;
 }
 
-/** One set of buckets over all places; a place counts by its mean, however many points it has. */
+/** One set of buckets over all places; each place counts once, by its mean. */
 export function combine(all: readonly Columns[], width: number): Columns {
   const rows = new Map<number, { means: number; places: number; row: Record<string, number> }>();
   for (const columns of all) {
@@ -80,7 +80,7 @@ export function combine(all: readonly Columns[], width: number): Columns {
       addBucket(known, columns, at);
     }
   }
-  const ordered = [...rows.values()].sort((one, other) => one.row.start! - other.row.start!);
+  const ordered = [...rows.values()].sort((a, b) => a.row.start! - b.row.start!);
   return Object.fromEntries(
     SERIES_COLUMNS.map((name) => [name, Float64Array.from(ordered, ({ row }) => row[name]!)]),
   ) as Columns;

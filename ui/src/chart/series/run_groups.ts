@@ -1,4 +1,4 @@
-// Draws the runs of a group as one line: the mean of them, with a band of how far they lie apart.
+// Draws the runs of a group as one line: their mean, with a band of their spread.
 
 import { acrossRuns, type Spread } from "../../data/grouping";
 import type { Line } from "./lines";
@@ -11,13 +11,13 @@ export interface RunGroup {
   runs: string[];
 }
 
-/** Groups of runs, and how far apart the runs of each are shown to lie. */
+/** Groups of runs, and which spread their band shows. */
 export interface Grouped {
   groups: RunGroup[];
   spread: Spread;
 }
 
-/** One line for each key and group; what was superseded is no part of it. */
+/** One line for each key and group, without superseded parts. */
 export function groupLines(lines: readonly Line[], { groups, spread }: Grouped): Line[] {
   const keys = [...new Set(lines.map((line) => line.key))];
   return keys.flatMap((key) =>

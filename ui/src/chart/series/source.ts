@@ -1,10 +1,10 @@
-// The numbers behind one line: all of it in coarse buckets, and the zoomed part in finer ones.
+// The data of one line: all of it in coarse buckets, and the zoomed part in finer ones.
 
 import { SeriesBuffer, type Columns } from "../../data/buffer";
 import { SERIES_COLUMNS, type PointsOfSeries, type Series, type WireNumber } from "../../data/types";
 import type { Range } from "../control/sync";
 
-/** Whose line it is. */
+/** The run, key and place a line belongs to. */
 export interface Owner {
   run: string;
   key: string;
@@ -25,10 +25,10 @@ export class SourceLine {
   readonly whole = new SeriesBuffer();
   private detail: SeriesBuffer | null = null;
   private detailRange: Range | null = null;
-  /** The time of the last point seen of each place: the stream may say a point twice. */
+  /** The time of the last point of each place: the stream may send a point twice. */
   private readonly seen = new Map<string, number>();
   private seenByAll = -Infinity;
-  private joined: { version: number; columns: Columns; exact: boolean; width: number } | null = null;
+  private cached: { version: number; columns: Columns; exact: boolean; width: number } | null = null;
 
   constructor(
     run: string,
@@ -47,27 +47,27 @@ export class SourceLine {
     this.dropDetail();
   }
 
-  /** When its last point was logged, as far as is known. */
+  /** The time of its last known point. */
   get lastTime(): number {
     return Math.max(this.seenByAll, ...this.seen.values());
   }
 
-  /** Takes finer buckets of a part, in stored units. */
+  /** Sets finer buckets of a part, in stored units. */
   takeDetail(series: Series, range: Range): void {
     this.detail ??= new SeriesBuffer();
     this.detail.replace(series);
     this.detailRange = range;
     this.seenByAll = Math.max(this.seenByAll, latest(series.time));
-    this.joined = null;
+    this.cached = null;
   }
 
   dropDetail(): void {
     this.detail = null;
     this.detailRange = null;
-    this.joined = null;
+    this.cached = null;
   }
 
-  /** Adds live points; says whether there were any new ones. */
+  /** Adds live points; returns whether any were new. */
   append(points: PointsOfSeries): boolean {
     const place = `${points.rank}\n${points.host}\n${points.device}`;
     let last = this.seen.get(place) ?? this.seenByAll;
@@ -77,7 +77,7 @@ export class SourceLine {
     points.times.forEach((time, at) => {
       if (time <= last) return;
       last = time;
-      // What a machine reports has no step of its own: the server says which one was done at the time.
+      // Machine samples have no step: the server adds the step in progress at the time.
       x.push(this.bySteps ? points.steps[at]! : time);
       times.push(time);
       values.push(numberOf(points.values[at]!));
@@ -86,11 +86,11 @@ export class SourceLine {
     if (x.length === 0) return false;
     this.whole.append({ x, times, values });
     this.appendToDetail(x, times, values);
-    this.joined = null;
+    this.cached = null;
     return true;
   }
 
-  /** Everything that is known, the fine part in place of the coarse one. */
+  /** All data, with the fine part instead of the coarse one. */
   get columns(): Columns {
     return this.join().columns;
   }
@@ -114,10 +114,10 @@ export class SourceLine {
 
   private join(): { columns: Columns; exact: boolean; width: number } {
     const version = this.whole.version + (this.detail?.version ?? 0);
-    if (this.joined?.version === version) return this.joined;
+    if (this.cached?.version === version) return this.cached;
     const { whole, detail, detailRange: range } = this;
     if (!detail || !range || detail.length === 0) {
-      this.joined = { version, columns: columnsOf(whole), exact: whole.exact, width: whole.width };
+      this.cached = { version, columns: columnsOf(whole), exact: whole.exact, width: whole.width };
     } else {
       const before = firstAtLeast(whole.start, Math.min(range.from, detail.start[0]!));
       const after = firstAtLeast(whole.start, range.to);
@@ -128,24 +128,24 @@ export class SourceLine {
         column.set(whole[name].subarray(after), before + detail.length);
         return [name, column];
       });
-      this.joined = {
+      this.cached = {
         version,
         columns: Object.fromEntries(parts) as Columns,
         exact: detail.exact,
         width: detail.width,
       };
     }
-    return this.joined;
+    return this.cached;
   }
 }
 
-/** The first place whose value is not below `wanted` in ascending values. */
-export function firstAtLeast(values: ArrayLike<number>, wanted: number): number {
+/** The first index whose value is not below `limit` in ascending values. */
+export function firstAtLeast(values: ArrayLike<number>, limit: number): number {
   let low = 0;
   let high = values.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (values[middle]! < wanted) low = middle + 1;
+    if (values[middle]! < limit) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -156,9 +156,9 @@ function columnsOf(buffer: SeriesBuffer): Columns {
 }
 
 function latest(times: Float64Array): number {
-  let found = -Infinity;
-  for (const time of times) if (time > found) found = time;
-  return found;
+  let newest = -Infinity;
+  for (const time of times) if (time > newest) newest = time;
+  return newest;
 }
 
 function numberOf(value: WireNumber): number {

@@ -1,13 +1,13 @@
-// Piles phases upon each other, always in the same order.
+// Stacks phases, always in the same order.
 
-import { toX, toY, type Frame } from "../drawing/plot_area";
+import { toX, toY, type Frame } from "../drawing/plot_frame";
 import { isGapBefore } from "./gaps";
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
 import type { Canvas } from "../drawing/svg_canvas";
 import type { Range } from "../control/sync";
 
-/** A line with the place it takes in the pile; all layers share one x. */
+/** A line with its position in the stack; all layers share one x. */
 export interface Layer {
   line: Line;
   x: Float64Array;
@@ -15,14 +15,14 @@ export interface Layer {
   top: Float64Array;
 }
 
-/** The pile of these lines, the first at the bottom; with `share` each x adds up to 1. */
-export function pile(lines: readonly Line[], share: boolean): Layer[] {
+/** Stacks lines, the first at the bottom; with `share` each x adds up to 1. */
+export function stack(lines: readonly Line[], share: boolean): Layer[] {
   const standing = lines.filter((line) => !line.superseded);
   const x = Float64Array.from(new Set(standing.flatMap((line) => [...line.x]))).sort();
   const sums = new Float64Array(x.length);
   const values = standing.map((line) => spreadOver(x, line));
-  const totals = x.map((_, at) => values.reduce((total, one) => total + (one[at] || 0), 0));
-  const known = x.map((_, at) => (values.some((one) => !Number.isNaN(one[at]!)) ? 1 : NaN));
+  const totals = x.map((_, at) => values.reduce((total, column) => total + (column[at] || 0), 0));
+  const known = x.map((_, at) => (values.some((column) => !Number.isNaN(column[at]!)) ? 1 : NaN));
   return standing.map((line, layer) => {
     const bottom = sums.slice();
     for (let at = 0; at < x.length; at += 1) {
@@ -33,19 +33,19 @@ export function pile(lines: readonly Line[], share: boolean): Layer[] {
   });
 }
 
-/** The greatest height of the pile in the window. */
-export function pileHeight(layers: readonly Layer[], window: Range): number {
+/** The maximum height of the stack in the window. */
+export function stackHeight(layers: readonly Layer[], window: Range): number {
   const last = layers[layers.length - 1];
   if (!last) return 1;
-  let found = 0;
+  let height = 0;
   const end = Math.min(last.x.length, firstAtLeast(last.x, window.to) + 1);
   for (let at = Math.max(0, firstAtLeast(last.x, window.from) - 1); at < end; at += 1) {
-    if (last.top[at]! > found) found = last.top[at]!;
+    if (last.top[at]! > height) height = last.top[at]!;
   }
-  return found || 1;
+  return height || 1;
 }
 
-export function paintPile(
+export function paintStack(
   context: Canvas,
   frame: Frame,
   layers: readonly Layer[],

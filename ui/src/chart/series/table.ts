@@ -1,4 +1,4 @@
-// The same numbers as a table: the twin of every chart.
+// The data of a chart as a table.
 
 import type { Line } from "./lines";
 import { firstAtLeast } from "./source";
@@ -6,7 +6,7 @@ import type { Range } from "../control/sync";
 
 export interface TableRow {
   x: number;
-  /** By line; null where a line has nothing there. */
+  /** By line; null where a line has no value. */
   values: (number | null)[];
 }
 
@@ -15,7 +15,7 @@ export interface Table {
   /** The axis each column belongs to. */
   scales: ("y" | "y2")[];
   rows: TableRow[];
-  /** How many places there are in all; more than there are rows when they were thinned. */
+  /** Number of all x positions; more than there are rows if the table is thinned. */
   places: number;
 }
 
@@ -38,9 +38,9 @@ export function tableOf(lines: readonly Line[], window: Range): Table {
       cells.set(line.x[at]!, row);
     }
   }
-  const all = [...cells].sort(([one], [other]) => one - other);
-  const every = Math.max(1, Math.ceil(all.length / MAX_ROWS));
-  const kept = all.filter((_, at) => at % every === 0 || at === all.length - 1);
+  const all = [...cells].sort(([a], [b]) => a - b);
+  const stride = Math.max(1, Math.ceil(all.length / MAX_ROWS));
+  const kept = all.filter((_, at) => at % stride === 0 || at === all.length - 1);
   return {
     columns: groups.map(([, line]) => line.label),
     scales: groups.map(([, line]) => line.scale),

@@ -1,16 +1,16 @@
-// Decides how far the y axis reaches.
+// Computes the range of the y axis.
 
 import { firstAtLeast } from "./source";
 import type { Line } from "./lines";
 import type { Range } from "../control/sync";
 
 export interface YOptions {
-  /** A range chosen by a person; null reaches as far as the data. */
+  /** A range chosen by a person; null uses the range of the data. */
   fixed: Range | null;
   fromZero: boolean;
   percent: boolean;
   log: boolean;
-  /** Leaves the outermost hundredth at both ends out, and counts it. */
+  /** Excludes the outermost 1 % at both ends, and counts it. */
   clip: boolean;
   band: boolean;
 }
@@ -18,31 +18,31 @@ export interface YOptions {
 export interface YRange {
   min: number;
   max: number;
-  /** Buckets that lie outside because outliers are clipped. */
+  /** Buckets outside of the range because outliers are clipped. */
   above: number;
   below: number;
 }
 
 const PADDING = 0.06;
-/** The distance between numbers beyond it may be infinite: such an axis is laid out at a fraction of them. */
+/** The distance between larger numbers may be infinite: such an axis is computed at a fraction of them. */
 const HUGE = 1e300;
 const FRACTION = 2 ** -10;
-/** A narrower axis has no exact numbers to divide it by: what is smaller is drawn beside zero. */
+/** A narrower axis cannot be divided exactly: smaller values are drawn at zero. */
 const NARROWEST = 1e-307;
-/** A line that does not move is drawn in the middle of a tenth up and down. */
+/** A constant line is drawn in the middle of a range of 10 % above and below. */
 const FLAT = 0.1;
 
 export function yRange(lines: readonly Line[], window: Range, options: YOptions): YRange {
   if (options.fixed) return { min: options.fixed.from, max: options.fixed.to, above: 0, below: 0 };
   const { lows, highs } = extremes(lines, window, options);
   if (lows.length === 0) {
-    // Nothing finite in this window: the axis stays that of the whole line.
+    // No finite value in this window: use the range of the whole line.
     const isWhole = window.from === -Infinity && window.to === Infinity;
     if (!isWhole) return yRange(lines, { from: -Infinity, to: Infinity }, options);
     return { min: options.log ? 0.1 : 0, max: 1, above: 0, below: 0 };
   }
-  let low = least(lows);
-  let high = greatest(highs);
+  let low = lowest(lows);
+  let high = highest(highs);
   let above = 0;
   let below = 0;
   if (options.clip && lows.length >= 20) {
@@ -56,12 +56,12 @@ export function yRange(lines: readonly Line[], window: Range, options: YOptions)
   return { ...framed(low, high, options), above, below };
 }
 
-/** How many values of a logarithmic axis cannot be drawn on it. */
+/** Number of values that a logarithmic axis cannot show. */
 export function nonPositive(line: Line, window: Range): number {
-  let found = 0;
+  let total = 0;
   const end = firstAtLeast(line.x, window.to);
-  for (let at = firstAtLeast(line.x, window.from); at < end; at += 1) if (line.value[at]! <= 0) found += 1;
-  return found;
+  for (let at = firstAtLeast(line.x, window.from); at < end; at += 1) if (line.value[at]! <= 0) total += 1;
+  return total;
 }
 
 function extremes(
@@ -87,7 +87,7 @@ function extremes(
   return { lows, highs };
 }
 
-/** A range with room at its edges that is finite and has a height, whatever the values are. */
+/** A padded range that is finite and not empty, for any values. */
 function framed(low: number, high: number, options: YOptions): { min: number; max: number } {
   const most = Math.max(Math.abs(low), Math.abs(high));
   if (!options.log && most > 0 && most < NARROWEST)
@@ -126,10 +126,10 @@ function quantile(values: readonly number[], share: number): number {
   return sorted[Math.round((sorted.length - 1) * share)]!;
 }
 
-function least(values: readonly number[]): number {
-  return values.reduce((found, value) => (value < found ? value : found));
+function lowest(values: readonly number[]): number {
+  return values.reduce((low, value) => (value < low ? value : low));
 }
 
-function greatest(values: readonly number[]): number {
-  return values.reduce((found, value) => (value > found ? value : found));
+function highest(values: readonly number[]): number {
+  return values.reduce((high, value) => (value > high ? value : high));
 }

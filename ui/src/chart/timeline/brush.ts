@@ -1,11 +1,11 @@
-// What dragging in the overview means: a new window, the window moved, or one of its ends.
+// Dragging in the overview: selects a window, moves it, or moves one of its ends.
 
 import type { Range } from "../control/sync";
 
 export type Grip = "new" | "move" | "from" | "to";
 const HANDLE = 8;
 
-/** What lies under a place, in pixels; `window` is in pixels too. */
+/** The part of the window at a position; both are in pixels. */
 export function gripAt(x: number, window: Range | null, width: number): Grip {
   if (!window || (window.from <= 0 && window.to >= width)) return "new";
   if (Math.abs(x - window.from) <= HANDLE) return "from";
@@ -13,7 +13,7 @@ export function gripAt(x: number, window: Range | null, width: number): Grip {
   return x > window.from && x < window.to ? "move" : "new";
 }
 
-/** The window after dragging from one place to another; it stays within the whole. */
+/** The window after dragging from one position to another, within the whole range. */
 export function dragged(grip: Grip, window: Range, from: number, to: number, width: number): Range {
   const clamp = (x: number): number => Math.min(width, Math.max(0, x));
   switch (grip) {

@@ -1,4 +1,4 @@
-// What keys do while the overview has the focus.
+// Keyboard shortcuts of the overview brush.
 
 import type { ChartSync } from "../control/sync";
 

@@ -1,21 +1,21 @@
-// Places events along x and joins those that would lie over each other.
+// Places events along x and merges those that would overlap.
 
 import type { EventMark } from "../../data/types";
 import { count } from "../../format";
 import type { Range } from "../control/sync";
 
 export interface PlacedMark {
-  /** Between 0 and 1 of the window. */
+  /** Position in the window, between 0 and 1. */
   at: number;
-  /** Where a span ends; null for a moment. */
+  /** The end of a span; null for a moment. */
   end: number | null;
   glyph: string;
-  /** The loudest kind there. */
+  /** The most important kind of its events. */
   kind: string;
   events: EventMark[];
 }
 
-/** The loudest first: where events share a mark, it is theirs. */
+/** The most important first: it gives the symbol where events share a mark. */
 const GLYPHS: [RegExp, string][] = [
   [/alert|crash|failed/, "▲"],
   [/nonfinite|finding/, "!"],
@@ -28,14 +28,14 @@ const GLYPHS: [RegExp, string][] = [
 ];
 
 export function glyphOf(kind: string): string {
-  return GLYPHS[quietness(kind)]![1];
+  return GLYPHS[priorityOf(kind)]![1];
 }
 
-function quietness(kind: string): number {
+function priorityOf(kind: string): number {
   return GLYPHS.findIndex(([pattern]) => pattern.test(kind));
 }
 
-/** The marks in the window; moments nearer to each other than `apart` share one, spans have their own. */
+/** The marks in the window; moments closer than `apart` share a mark, spans have their own. */
 export function placeEvents(
   events: readonly EventMark[],
   window: Range,
@@ -50,7 +50,7 @@ export function placeEvents(
     const x = xOf(event);
     return x === null ? [] : [{ event, at: (x - window.from) / span }];
   });
-  for (const { event, at } of located.sort((one, other) => one.at - other.at)) {
+  for (const { event, at } of located.sort((a, b) => a.at - b.at)) {
     const endX = event.end_time === null ? null : xOf({ step: null, time: event.end_time });
     const end = endX === null ? null : (endX - window.from) / span;
     if ((end ?? at) < 0 || at > 1) continue;
@@ -73,11 +73,11 @@ export function placeEvents(
 
 function join(mark: PlacedMark, event: EventMark): void {
   mark.events.push(event);
-  if (quietness(event.kind) >= quietness(mark.kind)) return;
+  if (priorityOf(event.kind) >= priorityOf(mark.kind)) return;
   [mark.kind, mark.glyph] = [event.kind, glyphOf(event.kind)];
 }
 
-/** How many events of each kind there are, and how many of them are drawn where that is not all. */
+/** Number of events of each kind, and how many of them are drawn if not all. */
 export function summaryOf(events: readonly EventMark[], counts: Record<string, number> = {}): string {
   if (events.length === 0) return "No events.";
   const drawn = new Map<string, number>();
@@ -89,7 +89,7 @@ export function summaryOf(events: readonly EventMark[], counts: Record<string, n
   return told.join(" · ");
 }
 
-/** What else is under a mark, by kind: `2 epoch, 1 checkpoint`; empty where there is one event. */
+/** The other events of a mark, by kind: `2 epoch, 1 checkpoint`; empty for a single event. */
 export function othersOf({ events, kind }: PlacedMark): string {
   const counts = new Map<string, number>();
   for (const event of events) counts.set(event.kind, (counts.get(event.kind) ?? 0) + 1);

@@ -1,11 +1,11 @@
-// Leaves out lines of events that would stand too close, the same ones wherever the window is.
+// Omits lines of events that would be too close, the same ones for every position of the window.
 
 /** CSS pixels between two lines of epochs. */
 export const MIN_APART = 24;
 
 /**
- * Every mark, or every second, fifth, tenth and so on, so that they stand far enough apart. `pixels` says where a
- * mark lies; those outside of the plot count along, so that a line stays while the window is moved.
+ * Every mark, or every second, fifth, tenth and so on, so that they are far enough apart. `pixels` gives the
+ * position of a mark; those outside of the plot count too, so that a line stays while the window moves.
  */
 export function thinned<T>(marks: readonly T[], pixels: (mark: T) => number, width: number): T[] {
   const places = marks.map(pixels);
@@ -17,15 +17,15 @@ export function thinned<T>(marks: readonly T[], pixels: (mark: T) => number, wid
   return marks.filter((_, at) => {
     const place = places[at]!;
     const isOut = place < 0 || place > width || (at + 1) % every !== 0;
-    // Where a run was resumed two of them may share a place.
+    // In a resumed run two of them may have the same position.
     if (isOut || place - last < MIN_APART * 0.99) return false;
     last = place;
     return true;
   });
 }
 
-/** The least of 1, 2, 5, 10, 20, 50 … that is not below. */
-function roundStep(least: number): number {
+/** The smallest of 1, 2, 5, 10, 20, 50 … that is not below `minimum`. */
+function roundStep(minimum: number): number {
   for (let power = 1; ; power *= 10)
-    for (const digit of [1, 2, 5]) if (digit * power >= least * 0.999) return digit * power;
+    for (const digit of [1, 2, 5]) if (digit * power >= minimum * 0.999) return digit * power;
 }

@@ -1,4 +1,4 @@
-// What the editor of rules says of a condition, and proposes while one is typed.
+// Texts of the rule editor about a condition, and suggestions while it is typed.
 
 import { keyInCondition } from "../../data/condition";
 import type { FilterFault, KeyInfo, NewRule, RuleCheck } from "../../data";
@@ -11,24 +11,24 @@ const FUNCTIONS = [
   { text: "baseline(", about: "the level of the metric early in the run" },
   { text: 'status == "', about: "running, stalled, finished, failed or crashed" },
 ];
-const MOST = 8;
+const MAX_PROPOSALS = 8;
 
 export interface Proposal {
-  /** What replaces the word. */
+  /** The text that replaces the word. */
   text: string;
   about: string;
 }
 
-/** The word the cursor is at the end of: where it begins, and what is typed of it. */
+/** The word before the cursor: its start and its text. */
 export function wordAt(text: string, cursor: number): { begin: number; typed: string } {
   const before = text.slice(0, cursor);
-  // An odd number of backquotes: one of them is still open.
+  // An odd number of backquotes: one is still open.
   const isOpen = before.split("`").length % 2 === 0;
   const typed = (isOpen ? /`[^`]*$/ : /[\p{L}_][\p{L}\p{N}_./]*$/u).exec(before)?.[0] ?? "";
   return { begin: cursor - typed.length, typed };
 }
 
-/** At most eight ways to go on with a word: metrics of the run, then functions. */
+/** At most eight suggestions for a word: metrics of the run, then functions. */
 export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
   const word = typed.replace(/^`/, "").toLowerCase();
   if (!typed) return [];
@@ -37,44 +37,44 @@ export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
     text: keyInCondition(key),
     about: help || (last === null ? "" : `last ${number(last)}`),
   }));
-  const functions = FUNCTIONS.map((one) => ({ ...one, name: one.text }));
+  const functions = FUNCTIONS.map((call) => ({ ...call, name: call.text }));
   const rank = (name: string): number => (name.startsWith(word) ? 0 : 1);
   const fitting = [
-    ...metrics.filter((one) => one.name.includes(word)).sort((a, b) => rank(a.name) - rank(b.name)),
-    ...(typed.startsWith("`") ? [] : functions.filter((one) => one.name.startsWith(word))),
-  ].filter((one) => one.text !== typed);
-  return fitting.slice(0, MOST).map(({ text, about }) => ({ text, about }));
+    ...metrics.filter((metric) => metric.name.includes(word)).sort((a, b) => rank(a.name) - rank(b.name)),
+    ...(typed.startsWith("`") ? [] : functions.filter((call) => call.name.startsWith(word))),
+  ].filter((proposal) => proposal.text !== typed);
+  return fitting.slice(0, MAX_PROPOSALS).map(({ text, about }) => ({ text, about }));
 }
 
-/** A text before what is wrong with it, and what is wrong; the server counts characters, not their halves. */
+/** The text before an error, and the wrong part; the server counts characters, not UTF-16 units. */
 export function marked(text: string, fault: FilterFault | null): { before: string; wrong: string } {
   if (!fault) return { before: "", wrong: "" };
   const all = [...text];
   const wrong = all.slice(fault.begin, fault.end).join("");
-  // What is missing at the end is marked by the character before it.
+  // An error at the end marks the last character.
   if (!wrong) return { before: all.slice(0, -1).join(""), wrong: all.at(-1) ?? "" };
   return { before: all.slice(0, fault.begin).join(""), wrong };
 }
 
 const UNITS: Record<string, string> = { m: "min", min: "min", s: "s", ms: "ms", h: "h", d: "d" };
 
-/** A time as people write it into a rule, in words. */
+/** A duration of a rule as text, with a space before the unit. */
 export function timeWords(text: string): string {
-  const found = /^\s*([0-9.]+)\s*([a-zµ]*)\s*$/.exec(text);
-  if (!found) return text.trim();
-  const unit = found[2] === "" ? "s" : found[2]!;
-  return `${found[1]} ${UNITS[unit] ?? unit}`;
+  const match = /^\s*([0-9.]+)\s*([a-zµ]*)\s*$/.exec(text);
+  if (!match) return text.trim();
+  const unit = match[2] === "" ? "s" : match[2]!;
+  return `${match[1]} ${UNITS[unit] ?? unit}`;
 }
 
 /** What a rule will do, in a sentence. */
-export function willDo(rule: NewRule): string {
+export function ruleText(rule: NewRule): string {
   const condition = rule.when?.trim() || "…";
   const holds = rule.for?.trim() ? `holds for ${timeWords(rule.for)}` : "is true";
   const where = rule.run ? " in this run" : rule.project ? ` in runs of ${rule.project}` : "";
   return `Fires when ${condition} ${holds}${where}`;
 }
 
-/** How the condition stands in a run, in a few words. */
+/** Whether the condition is true in a run, as text. */
 export function standing(now: NonNullable<RuleCheck["now"]>, keys: readonly string[]): string {
   const when = now.live ? "now" : `at the end of ${now.run}`;
   const whose = keys.length > 1 ? `${now.key} ` : "";
@@ -85,8 +85,8 @@ export function standing(now: NonNullable<RuleCheck["now"]>, keys: readonly stri
   return `${when}: ${value}not true${many ? ` for any of ${now.subjects}` : ""}`;
 }
 
-/** Who hears of it. */
-export function whoHears(channels: readonly string[] | null | undefined): string {
+/** Where the alert is sent, as text. */
+export function channelText(channels: readonly string[] | null | undefined): string {
   if (!channels) return "Sent to all channels.";
   return channels.length
     ? `Sent to ${channels.join(", ")}.`

@@ -1,4 +1,4 @@
-// What a table of figures shows: a column for each run or for each group of them.
+// The columns of the figure table: one for each run or group.
 
 import type { ComparedFigure, Comparison, ComparisonCell, GroupCell } from "../../data";
 import { count, quantity } from "../../format";
@@ -9,13 +9,13 @@ export interface Column {
   name: string;
   colour: string;
   isBaseline: boolean;
-  /** How many runs it stands for; null where it is a run. */
+  /** Number of runs of a group; null for a single run. */
   runs: number | null;
 }
 
 export interface ShownCell {
   text: string;
-  /** From the least run to the greatest; empty where there are no two. */
+  /** Minimum to maximum of the runs; empty for fewer than two. */
   reach: string;
   delta: string;
   tone: "ok" | "bad" | "";
@@ -50,7 +50,7 @@ export function rowsOf(data: Comparison): ShownRow[] {
     : data.figures.map((figure) => shown(figure, () => ""));
 }
 
-/** `lr 0.1`: the end of a nested key says enough beside its value. */
+/** `lr 0.1`: the last part of a nested key, and its value. */
 export function groupName(key: string, value: string | null): string {
   const short = key.slice(key.lastIndexOf(".") + 1);
   return value === null ? `no ${short}` : `${short} ${value}`;
@@ -60,7 +60,7 @@ export function runCount(runs: number): string {
   return runs === 1 ? "1 run" : `${count(runs)} runs`;
 }
 
-/** How many first steps figures leave out, in words. */
+/** The number of warm-up steps that figures exclude, as text. */
 export function leftOut(steps: readonly number[]): string {
   const [least, most] = [Math.min(...steps), Math.max(...steps)];
   if (most === 0) return "No steps are excluded.";
@@ -75,7 +75,7 @@ function shown<Cell extends ComparisonCell | GroupCell>(
   return {
     name: figure.name,
     cells: figure.cells.map((cell) => ({
-      // What is not finite comes in words.
+      // Values that are not finite come as text.
       text: cell.value === null ? cell.text : quantity(cell.value, figure.unit),
       reach: reach(cell),
       delta: cell.delta_text,

@@ -1,9 +1,9 @@
-// Fetches a comparison; a run that is not in the store does not take the others away.
+// Fetches a comparison; runs that are not in the store are left out.
 
 import { api, ApiError, type Comparison } from "../../data";
 
 export interface LoadedComparison extends Comparison {
-  /** Runs that were asked for and are not in the store. */
+  /** Requested runs that are not in the store. */
   unknown: string[];
 }
 

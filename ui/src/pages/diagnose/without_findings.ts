@@ -2,13 +2,13 @@ import type { Findings } from "../../data";
 import { count } from "../../format";
 import type { IconName } from "../../parts/icons";
 
-/** What stands in the place of findings where there are none: a tick only if any check has run. */
+/** The message where there are no findings: a tick only if any check has run. */
 export function withoutFindings(data: Pick<Findings, "considered" | "failure">): {
   icon: IconName;
   title: string;
   text: string;
 } {
-  const ran = data.considered.filter((one) => one.has_run).length;
+  const ran = data.considered.filter((check) => check.has_run).length;
   if (ran === 0) return { icon: "unknown", title: "No check could run", text: "The reasons are below." };
   return {
     icon: "check",

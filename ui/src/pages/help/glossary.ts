@@ -1,4 +1,4 @@
-// What the words on these pages mean.
+// The glossary of the help page.
 
 export const GLOSSARY: { word: string; means: string }[] = [
   { word: "Step", means: "One optimizer update. With gradient accumulation, several batches make one step." },

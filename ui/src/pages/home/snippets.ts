@@ -1,4 +1,4 @@
-// The code that makes a first run, for three ways to train.
+// Code that records a first run, for three training frameworks.
 
 export const SNIPPETS: { name: string; code: string }[] = [
   {

@@ -1,28 +1,28 @@
-// How the charts of a run are drawn, as it stands in an address.
+// The settings of a run's charts in the query string of a URL.
 
 import type { SyncState } from "../../chart/control/sync";
 import { AXIS_NAMES } from "../../data/axis";
 import type { SmoothingKind } from "../../data/smoothing";
 import type { AxisName } from "../../data/types";
 
-/** The parts of a query that say it. */
+/** The query parameters that hold them. */
 export const CHART_QUERY = ["x", "from", "to", "smooth", "by", "log", "logx", "band", "clip", "line"] as const;
 
 const KINDS: SmoothingKind[] = ["ema", "mean", "gaussian", "min", "max"];
 
-/** A number of an address; null where there is none. */
+/** A number in the query; null if there is none. */
 export function numberIn(query: URLSearchParams, name: string): number | null {
   const text = query.get(name);
   return text === null || text === "" || Number.isNaN(Number(text)) ? null : Number(text);
 }
 
-/** What an address asks for; `usualAxis` is that of a reader whose address names none. */
-export function stateOf(query: URLSearchParams, usualAxis: string): Partial<SyncState> {
+/** The settings in a query; `defaultAxis` is used if it names no axis. */
+export function stateOf(query: URLSearchParams, defaultAxis: string): Partial<SyncState> {
   const number = (name: string): number | null => numberIn(query, name);
   const [from, to] = [number("from"), number("to")];
-  const axis = (query.get("x") ?? usualAxis) as AxisName;
+  const axis = (query.get("x") ?? defaultAxis) as AxisName;
   const range = from !== null && to !== null && from < to ? { from, to } : null;
-  const kind = KINDS.find((one) => one === query.get("by")) ?? "ema";
+  const kind = KINDS.find((candidate) => candidate === query.get("by")) ?? "ema";
   return {
     axis: AXIS_NAMES.includes(axis) ? axis : "step",
     range,
@@ -36,10 +36,10 @@ export function stateOf(query: URLSearchParams, usualAxis: string): Partial<Sync
   };
 }
 
-/** The query of a state, as short as this reader needs it. */
-export function queryOf(state: SyncState, usualAxis: string): Record<string, string | number | boolean> {
+/** The query of a state, without defaults of this browser. */
+export function queryOf(state: SyncState, defaultAxis: string): Record<string, string | number | boolean> {
   return {
-    x: state.axis === usualAxis ? "" : state.axis,
+    x: state.axis === defaultAxis ? "" : state.axis,
     from: state.range ? Number(state.range.from.toPrecision(12)) : "",
     to: state.range ? Number(state.range.to.toPrecision(12)) : "",
     smooth: state.smoothing.amount || "",
@@ -52,7 +52,7 @@ export function queryOf(state: SyncState, usualAxis: string): Record<string, str
   };
 }
 
-/** An address that shows the same to readers who prefer another axis or smoothing. */
+/** A link that shows the same in browsers with other preferences. */
 export function linkTo(address: string, state: SyncState, at: number | null = null): string {
   const url = new URL(address);
   for (const [name, value] of Object.entries(queryOf(state, ""))) {

@@ -1,20 +1,20 @@
-// The charts people have pinned to the overview, as they are kept on the server: a list for each project.
+// The charts pinned to the overview, as saved on the server: a list for each project.
 
 import type { ChartSpec } from "../../data";
 
-/** What is kept: specs of charts by project. Nothing of it is trusted before it was looked at. */
+/** The saved document: chart specs by project. Validate it before use. */
 export type PinnedDocument = Record<string, unknown>;
 
-/** The charts of a project, without what is no chart. */
+/** The valid charts of a project. */
 export function pinnedIn(document: PinnedDocument, project: string): ChartSpec[] {
   const kept = Object.hasOwn(document, project) ? document[project] : null;
   return Array.isArray(kept) ? kept.filter(isSpec) : [];
 }
 
-/** The document with a chart pinned, or without it where it was. */
+/** The document with a chart pinned, or unpinned if it was. */
 export function withToggled(document: PinnedDocument, project: string, spec: ChartSpec): PinnedDocument {
   const before = pinnedIn(document, project);
-  const others = before.filter((one) => !isSame(one.keys, spec.keys));
+  const others = before.filter((chart) => !isSame(chart.keys, spec.keys));
   return { ...document, [project]: others.length < before.length ? others : [...others, spec] };
 }
 
@@ -23,8 +23,8 @@ export function isSame(keys: readonly string[], others: readonly string[]): bool
   return JSON.stringify(keys) === JSON.stringify(others);
 }
 
-function isSpec(one: unknown): one is ChartSpec {
-  const spec = one as ChartSpec | null;
+function isSpec(value: unknown): value is ChartSpec {
+  const spec = value as ChartSpec | null;
   return (
     typeof spec?.title === "string" &&
     typeof spec.unit === "string" &&

@@ -17,13 +17,13 @@ export class Pins {
     return pinnedIn(this.#document.data ?? {}, this.project());
   }
 
-  /** Why nothing can be pinned here; null where it can. */
+  /** Why pinning is not available; null if it is. */
   get whyNot(): string | null {
     return canChange() ? null : "This server is read-only.";
   }
 
   has(keys: string[]): boolean {
-    return this.charts.some((one) => isSame(one.keys, keys));
+    return this.charts.some((chart) => isSame(chart.keys, keys));
   }
 
   async load(): Promise<void> {

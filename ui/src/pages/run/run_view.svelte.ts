@@ -1,4 +1,4 @@
-// What all pages of one run share: its head, kept fresh by the stream, and the settings of its charts.
+// The state all pages of one run share: its head, updated by the stream, and the settings of its charts.
 
 import { getContext, setContext, untrack } from "svelte";
 import { announcements } from "../../app/announce.svelte";
@@ -19,9 +19,9 @@ export class RunView {
   readonly pins = new Pins(() => this.row?.project ?? "");
   settings = $state.raw<SyncState>()!;
   fresh = $state.raw<RunRow | null>(null);
-  /** When the run was last told of, by the server's clock. */
-  toldAt = $state(live.now);
-  /** Somebody's link said how much to smooth: nothing at all is an answer too. */
+  /** Time of the last update of the run, by the server's clock. */
+  updatedAt = $state(live.now);
+  /** Whether the link sets the smoothing, possibly to none. */
   readonly #smoothingWasNamed = place.query.has("smooth");
 
   constructor(readonly id: string) {
@@ -33,28 +33,28 @@ export class RunView {
     if (at !== null) this.sync.setCrosshair(at);
   }
 
-  /** The run as it stands now. */
+  /** The newest row of the run. */
   get row(): RunRow | null {
     return this.fresh ?? this.head.data?.row ?? null;
   }
 
-  /** The address of what is shown, for somebody else; with the crosshair at a place where one is given. */
+  /** A link to the current view; with the crosshair at `at`, if given. */
   link(at: number | null = null): string {
     return linkTo(location.href, this.sync.state, at);
   }
 
-  /** The address of something of this run in the API. */
+  /** The API path of a resource of this run. */
   path(what: string): string {
     return `runs/${encodeURIComponent(this.id)}${what ? `/${what}` : ""}`;
   }
 
-  /** Fetches, listens, and keeps address and charts in step while the calling component is shown. */
-  attend(): void {
+  /** Fetches, listens, and keeps URL and charts in sync while the calling component is mounted. */
+  start(): void {
     $effect(() => untrack(() => this.#begin()));
     $effect(() => this.sync.subscribe((state) => this.#changed(state)));
     $effect(() => {
-      const asked = stateOf(place.query, preferences.axis);
-      untrack(() => this.#follow(asked));
+      const requested = stateOf(place.query, preferences.axis);
+      untrack(() => this.#follow(requested));
     });
     $effect(() => {
       const data = this.catalogue.data;
@@ -65,26 +65,26 @@ export class RunView {
       if (!data) return;
       untrack(() => {
         [this.sync.axes, this.sync.segments, this.fresh] = [data.axes, data.segments, null];
-        this.toldAt = live.now;
+        this.updatedAt = live.now;
         this.#recallSmoothing(data.row.project);
         this.sync.set({});
       });
     });
   }
 
-  /** Charts call devices what the run calls them. */
+  /** Gives devices in charts the names the run uses. */
   #name(data: Catalogue): void {
     nameDevices(data.keys.flatMap((info) => info.places));
     this.sync.set({});
   }
 
   #begin(): () => void {
-    // A run that does not exist is not listened to: the server would refuse again and again.
+    // No stream for a run that does not exist: the server would refuse it again and again.
     void this.head.load().then(() => this.head.data && live.stream.subscribe(this.id, []));
     void this.catalogue.load();
     void this.pins.load();
     const stops = [
-      live.stream.on("run", (row) => row.id === this.id && this.#news(row)),
+      live.stream.on("run", (row) => row.id === this.id && this.#onRow(row)),
       live.stream.on("resync", () => void this.head.load()),
     ];
     return () => {
@@ -94,10 +94,10 @@ export class RunView {
     };
   }
 
-  #news(row: RunRow): void {
+  #onRow(row: RunRow): void {
     const before = this.row;
-    [this.fresh, this.toldAt] = [row, live.now];
-    if (before && before.status !== row.status) announcements.alarm(`${row.name} is ${row.status}`);
+    [this.fresh, this.updatedAt] = [row, live.now];
+    if (before && before.status !== row.status) announcements.alert(`${row.name} is ${row.status}`);
     else if (row.step !== null)
       announcements.say(`Step ${row.step}${row.loss_last === null ? "" : `, loss ${number(row.loss_last)}`}`);
     if (before?.status !== row.status) void this.head.load();
@@ -105,17 +105,17 @@ export class RunView {
     else this.catalogue.refresh(20);
   }
 
-  /** A change of the charts goes into the address, as long as that is still the run's. */
+  /** Writes a change of the charts to the URL, if it is still that of this run. */
   #changed(state: SyncState): void {
     this.settings = state;
     if (isAtRun(this.id)) untrack(() => setQuery(queryOf(state, preferences.axis)));
   }
 
-  /** A change of the address, by the back button or a link, goes into the charts. */
-  #follow(asked: Partial<SyncState>): void {
+  /** Applies a change of the URL, by the back button or a link, to the charts. */
+  #follow(requested: Partial<SyncState>): void {
     const now = queryOf(this.sync.state, preferences.axis);
-    const then = queryOf({ ...this.sync.state, ...asked }, preferences.axis);
-    if (JSON.stringify(now) !== JSON.stringify(then)) this.sync.set(asked);
+    const then = queryOf({ ...this.sync.state, ...requested }, preferences.axis);
+    if (JSON.stringify(now) !== JSON.stringify(then)) this.sync.set(requested);
   }
 
   #recallSmoothing(project: string): void {
@@ -123,7 +123,7 @@ export class RunView {
     if (kept && !this.#smoothingWasNamed && this.sync.state.smoothing.amount === 0) this.smooth(kept, false);
   }
 
-  /** Smooths all charts; remembered for the project. */
+  /** Smooths all charts, and saves the amount for the project. */
   smooth(amount: number, remembered = true): void {
     const kept = Math.min(0.999, Math.max(0, amount));
     this.sync.set({ smoothing: { ...this.sync.state.smoothing, amount: kept } });
@@ -139,7 +139,7 @@ export class RunView {
     if (next) this.setAxis(next.name);
   }
 
-  /** Another axis shows everything: a window of one is none of another. */
+  /** Changes the x axis and resets the window, which belongs to the old axis. */
   setAxis(axis: AxisName): void {
     this.sync.set({ axis, range: null, follow: true });
   }
@@ -147,7 +147,7 @@ export class RunView {
 
 const RUN = Symbol("run");
 
-/** Makes the run known to what is shown inside. */
+/** Provides the run to components inside. */
 export function provideRun(view: RunView): void {
   setContext(RUN, view);
 }

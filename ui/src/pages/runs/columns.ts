@@ -1,4 +1,4 @@
-// The columns of the table of runs: how each is titled, sorted and written.
+// The columns of the run table: title, sorting and text of each.
 
 import type { RunRow, Verdict } from "../../data";
 import { bytes, count, duration, number, percent } from "../../format";
@@ -6,7 +6,7 @@ import { bytes, count, duration, number, percent } from "../../format";
 export interface Column {
   id: string;
   title: string;
-  /** What the server sorts by; absent where it cannot. */
+  /** The server's sort key; absent if it cannot sort by this column. */
   sort?: string;
   width: string;
   isNumber?: boolean;
@@ -77,7 +77,7 @@ const COLUMNS: Column[] = [
     id: "verdict",
     title: "Verdict",
     width: "minmax(190px, 2.4fr)",
-    text: (run) => saidOf(run)?.text ?? "–",
+    text: (run) => verdictOf(run)?.text ?? "–",
   },
   { id: "tags", title: "Tags", width: "minmax(44px, 0.4fr)", text: (run) => run.tags.join(", ") || "–" },
   { id: "hosts", title: "Hosts", width: "100px", text: (run) => run.hosts.join(", ") || "–" },
@@ -92,20 +92,20 @@ const COLUMNS: Column[] = [
   { id: "spark", title: "Loss curve", width: "112px", text: () => "" },
 ];
 
-/** The newest loss; in words where it is not a finite number. */
+/** The newest loss as text, also if it is not finite. */
 export function lastLoss(run: RunRow, digits = 4): string {
   return run.loss_nonfinite ?? number(run.loss_last, digits);
 }
 
-/** What is to be said of a run in a line, and the page that says more: why it failed, or else its verdict. */
-export function saidOf(run: RunRow): { text: string; severity: Verdict["severity"]; tab: string } | null {
+/** Why a run failed, or its verdict, in one line, with the tab that says more. */
+export function verdictOf(run: RunRow): { text: string; severity: Verdict["severity"]; tab: string } | null {
   if ((run.status === "failed" || run.status === "crashed") && run.reason)
     return { text: run.reason, severity: "critical", tab: "" };
   return run.verdict && { text: run.verdict.headline, severity: run.verdict.severity, tab: "diagnose" };
 }
 
-/** What is shown until somebody chooses. */
-export const USUAL = [
+/** The columns before a person chooses others. */
+export const DEFAULT_COLUMNS = [
   "status",
   "name",
   "started",
@@ -154,14 +154,14 @@ function configColumn(id: string): Column {
   };
 }
 
-/** Columns by their ids; those of the configuration are called `config.<key>`. */
+/** Columns by their ids; those of configuration entries are `config.<key>`. */
 export function columnsOf(ids: string[]): Column[] {
   return [...new Set(ids)].flatMap((id) =>
-    id.startsWith("config.") ? [configColumn(id)] : COLUMNS.filter((one) => one.id === id),
+    id.startsWith("config.") ? [configColumn(id)] : COLUMNS.filter((column) => column.id === id),
   );
 }
 
-/** Every column there is, for the chooser. */
-export function everyColumn(configKeys: string[]): Column[] {
+/** All columns, for the chooser. */
+export function allColumns(configKeys: string[]): Column[] {
   return [...COLUMNS, ...configKeys.map((key) => configColumn(`config.${key}`))];
 }

@@ -1,4 +1,4 @@
-// Proposes how a term of the filter language may go on.
+// Suggests completions of a term of the filter language.
 
 const STATUSES = ["running", "stalled", "finished", "failed", "crashed"];
 const NUMBERS = [
@@ -26,12 +26,12 @@ export interface Known {
 }
 
 export interface Completion {
-  /** What replaces the term. */
+  /** The text that replaces the term. */
   text: string;
   about: string;
 }
 
-/** The term the cursor is in: where it begins, and what is typed of it. */
+/** The term at the cursor: its start and its text. */
 export function termAt(text: string, cursor: number): { begin: number; typed: string } {
   const begin = text.lastIndexOf(" ", cursor - 1) + 1;
   return { begin, typed: text.slice(begin, cursor) };
@@ -48,7 +48,7 @@ function values(key: string, known: Known): string[] {
   return all[key] ?? [];
 }
 
-/** At most eight ways to go on with a term. */
+/** At most eight completions of a term. */
 export function completions(typed: string, known: Known): Completion[] {
   const minus = typed.startsWith("-") ? "-" : "";
   const word = typed.slice(minus.length);
@@ -73,6 +73,6 @@ export function completions(typed: string, known: Known): Completion[] {
   return keys
     .filter(({ text }) => text.toLowerCase().includes(word.toLowerCase()) && text !== word)
     .sort((a, b) => Number(!a.text.startsWith(word)) - Number(!b.text.startsWith(word)))
-    .map((one) => ({ ...one, text: minus + one.text }))
+    .map((completion) => ({ ...completion, text: minus + completion.text }))
     .slice(0, 8);
 }

@@ -1,11 +1,11 @@
-// The command by which a program asks the server.
+// A curl command for the API.
 
-/** The token is read from its file when the command runs: it stands neither here nor in a shell's history. */
+/** The token is read from its file when the command runs: it is neither here nor in a shell's history. */
 export function curlLine(address: string, file: string): string {
   return `curl -H "Authorization: Bearer $(cat ${quoted(file)})" \\\n  ${quoted(address)}`;
 }
 
-/** As a shell takes it for one word. */
+/** Quotes a word for a shell. */
 function quoted(word: string): string {
   return /^[\w./:@%+=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

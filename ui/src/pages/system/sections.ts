@@ -1,4 +1,4 @@
-// Sorts what was read of the machine into sections, the telling figures first.
+// Groups machine metrics into sections, most important first.
 
 import type { KeyInfo } from "../../data";
 
@@ -43,7 +43,7 @@ function rank(list: string[], name: string): number {
   return at < 0 ? list.length : at;
 }
 
-/** Sections by the first part of the key, each with what is looked at most in front. */
+/** Sections by the first part of the key, each with the most important keys first. */
 export function sectionsOf(keys: KeyInfo[], filter: string): Section[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const sections = new Map<string, KeyInfo[]>();
@@ -78,7 +78,7 @@ const WORDS: Record<string, string> = {
 };
 const UNIT = /_(ratio|bytes|celsius|watts|hertz|bytes_per_second|per_second|joules_total|total|seconds)$/;
 
-/** A key in words: `gpu/sm_active_ratio` is `SM active`. */
+/** A readable title of a key: `gpu/sm_active_ratio` is `SM active`. */
 export function titleOf(info: KeyInfo): string {
   const name = (info.key.split("/").slice(1).join(" ") || info.key).replace(UNIT, "");
   const words = name

@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { boundsOf, boundsText } from "../../src/chart/series/y_limits";
+import { boundsOf, boundsText } from "../../src/chart/series/y_bounds";
 
 describe("a y range that is typed", () => {
   test("is two numbers, either of which may be left out", () => {
-    expect(boundsOf("0", " 2.5 ", false)).toEqual({ least: 0, greatest: 2.5 });
-    expect(boundsOf("", "-1e-3", false)).toEqual({ least: null, greatest: -0.001 });
-    expect(boundsOf("", "", false)).toEqual({ least: null, greatest: null });
+    expect(boundsOf("0", " 2.5 ", false)).toEqual({ low: 0, high: 2.5 });
+    expect(boundsOf("", "-1e-3", false)).toEqual({ low: null, high: -0.001 });
+    expect(boundsOf("", "", false)).toEqual({ low: null, high: null });
   });
 
   test("may be typed with units", () => {
-    expect(boundsOf("90%", "1", false)).toEqual({ least: 0.9, greatest: 1 });
-    expect(boundsOf("20ms", "1 GiB", false)).toEqual({ least: 0.02, greatest: 2 ** 30 });
+    expect(boundsOf("90%", "1", false)).toEqual({ low: 0.9, high: 1 });
+    expect(boundsOf("20ms", "1 GiB", false)).toEqual({ low: 0.02, high: 2 ** 30 });
   });
 
   test("is refused if it is not a number, reversed, or not positive on a logarithmic axis", () => {
@@ -23,8 +23,8 @@ describe("a y range that is typed", () => {
   });
 
   test("is told in the unit of the chart", () => {
-    expect(boundsText({ least: 0.5, greatest: 1 }, "ratio")).toBe("y 50 % – 100 %");
-    expect(boundsText({ least: null, greatest: 2 }, "")).toBe("y ≤ 2");
-    expect(boundsText({ least: 2, greatest: null }, "")).toBe("y ≥ 2");
+    expect(boundsText({ low: 0.5, high: 1 }, "ratio")).toBe("y 50 % – 100 %");
+    expect(boundsText({ low: null, high: 2 }, "")).toBe("y ≤ 2");
+    expect(boundsText({ low: 2, high: null }, "")).toBe("y ≥ 2");
   });
 });

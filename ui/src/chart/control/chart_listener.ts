@@ -1,25 +1,25 @@
-// What a chart tells whatever it stands in.
+// The callbacks of a chart to the component that contains it.
 
-import type { Frame } from "../drawing/plot_area";
+import type { Frame } from "../drawing/plot_frame";
 import type { Line } from "../series/lines";
-import type { ChartModel } from "../series/chart_data";
+import type { ChartData } from "../series/chart_data";
 import type { Reading } from "../series/nearest";
 import type { Layer } from "../series/stack";
 import type { Range, Spot } from "./sync";
 
-/** What is told to the surroundings after each drawing. */
+/** The state of a chart after each drawing. */
 export interface ChartView {
   lines: Line[];
   layers: Layer[] | null;
   window: Range | null;
-  state: ChartModel["state"];
+  state: ChartData["state"];
   problem: string;
   missing: string[];
   above: number;
   below: number;
   alone: boolean;
   yZoomed: boolean;
-  /** More places than are drawn one by one. */
+  /** Whether there are more places than are drawn as single lines. */
   many: boolean;
 }
 
@@ -34,7 +34,7 @@ export interface Pointing {
   pinned: boolean;
 }
 
-/** A piece of the plot, in CSS pixels from the corner of the plot with its axes. */
+/** A part of the plot, in CSS pixels from the corner of the plot with its axes. */
 export interface Area {
   left: number;
   top: number;
@@ -42,12 +42,12 @@ export interface Area {
   height: number;
 }
 
-export interface Surroundings {
+export interface ChartListener {
   drawn(view: ChartView): void;
   pointing(pointing: Pointing | null): void;
   select(area: Area | null): void;
   /** Moves the crosshair to CSS pixels from the left of the plot with its axes; null hides it. */
   crosshair(left: number | null): void;
-  /** Where the plot lies and how far it reaches, after each painting. */
+  /** Position and scales of the plot, after each painting. */
   framed(frame: Frame): void;
 }

@@ -1,4 +1,4 @@
-// Where values lie on the canvas: plain arithmetic, so that moving over a chart reads no layout.
+// Converts between values and canvas positions by arithmetic only, without reading the page's layout.
 
 import type { Range } from "../control/sync";
 
@@ -44,10 +44,10 @@ export function windowOf(frame: Frame): Range {
 }
 
 function share({ min, max, log }: Projection, value: number): number {
-  // In halves: the distance between the greatest numbers there are is infinite.
+  // In halves: the distance between the largest numbers would be infinite.
   if (!log && max - min === Infinity) return (value / 2 - min / 2) / (max / 2 - min / 2);
   if (!log) return (value - min) / (max - min);
-  // What has no logarithm is drawn at the floor.
+  // Values without a logarithm are drawn at the bottom.
   return value <= 0 ? 0 : (Math.log10(value) - Math.log10(min)) / (Math.log10(max) - Math.log10(min));
 }
 
