@@ -12,9 +12,9 @@ export const DEFAULT_UNITS: Units = { memory: "iec", temperature: "celsius", dur
 
 let source: () => Units = () => DEFAULT_UNITS;
 
-/** Has the formatter source here, each time it writes: what was written is written anew where that is noticed. */
-export function useUnits(source: () => Units): void {
-  source = source;
+/** Sets where the formatter reads the units, at each call: reactive callers format again after a change. */
+export function useUnits(read: () => Units): void {
+  source = read;
 }
 
 export function units(): Units {

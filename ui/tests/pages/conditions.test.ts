@@ -65,7 +65,7 @@ describe("a rule in words", () => {
     expect(standing(NOW, ["loss"])).toBe("now: 1.93, not true");
     expect(standing({ ...NOW, is_true: true, subjects: 8, true: 3 }, ["loss"])).toBe("now: 1.93, true for 3 of 8");
     expect(standing(NOW, ["loss", "lr"])).toBe("now: loss 1.93, not true");
-    expect(standing({ ...NOW, is_true: null, value: null }, ["loss"])).toBe("now: not known");
+    expect(standing({ ...NOW, is_true: null, value: null }, ["loss"])).toBe("now: unknown");
     expect(standing({ ...NOW, live: false }, ["loss"])).toBe("at the end of r: 1.93, not true");
   });
 
