@@ -159,7 +159,7 @@ _GPU = [
     Column("GPU", right=True),
     Column("NAME", elastic=True),
     *(Column(title, right=True) for title in ("UTIL", "MEMORY", "TEMP", "POWER", "CLOCK", "FAN")),
-    Column("HELD BY", elastic=True),
+    Column("THROTTLED BY", elastic=True),
 ]
 
 
