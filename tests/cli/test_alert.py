@@ -1,4 +1,4 @@
-"""`stepscope alert`: what fires, what fired, who was told; silences, tests of channels, checks of rules."""
+"""`stepscope alert`: active and past alerts, silences, tests of channels, checks of rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_history_has_the_alert_with_its_run_and_message(capsys) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_history_as_json_has_who_was_told(capsys) -> None:
+def test_history_as_json_has_the_notices(capsys) -> None:
     assert main(["alert", "history", "diverged", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [alert["rule"] for alert in found["alerts"]] == ["nonfinite_loss"]
@@ -80,7 +80,7 @@ def test_every_rule_is_listed_with_where_it_comes_from(store: Path, tmp_path: Pa
     )
 
 
-def test_a_silence_is_made_listed_and_ended(store: Path, capsys) -> None:
+def test_a_silence_is_created_listed_and_ended(store: Path, capsys) -> None:
     assert main(["alert", "silence", "gpu_*", "--run", "diverged", "--for", "2h", "--reason", "known"]) == 0
     [silence] = Silences(store).read().silences
     assert (silence.rule, silence.run, silence.reason) == ("gpu_*", "diverged", "known")
@@ -213,7 +213,7 @@ def test_a_monitor_refuses_rules_that_make_no_sense(settings: dict, said: str) -
         stepscope.TrainingMonitor({"alerts": settings})
 
 
-def test_the_list_names_rules_of_live_runs_that_look_at_what_is_not_recorded(tmp_path: Path, capsys) -> None:
+def test_the_list_names_rules_of_live_runs_that_use_unrecorded_keys(tmp_path: Path, capsys) -> None:
     store = SqliteStore(tmp_path / "store" / "store.sqlite")
     fields = {"host": "h", "text": "Alert rule 'typo' uses a metric that is not recorded.", "rule": "typo"}
     with store.transaction():

@@ -1,4 +1,4 @@
-"""`stepscope demo`: trains for real, says where it is and what became of it."""
+"""`stepscope demo`: trains for real, and prints where it is recorded and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepscope diagnose`: what is wrong with a run, how that is known, what to do."""
+"""`stepscope diagnose`: what is wrong with a run, the evidence, and what to do."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
     assert max(map(len, page.splitlines())) <= 120
 
 
-def test_a_run_that_goes_well_is_told_so(capsys):
+def test_a_healthy_run_has_a_healthy_verdict(capsys):
     page = printed(capsys, "well")
     told = r"^  No problem found by 5 checks; 1 could not run. \d\d\.\d ms a step\.$"
     assert re.search(told, page, re.MULTILINE)
@@ -67,7 +67,7 @@ def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
     assert told["earlier"] == []
 
 
-def test_what_was_found_earlier_and_is_over_is_told_apart(capsys, tmp_path):
+def test_earlier_findings_are_listed_separately(capsys, tmp_path):
     folder = tmp_path / "long"
     losses = np.random.default_rng(0).normal(1, 0.05, 3000)
     losses[:400] = math.nan

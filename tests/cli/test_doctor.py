@@ -72,7 +72,7 @@ def test_a_wrong_setting_is_a_problem(capsys, monkeypatch):
     assert "nonsense" in problems[0]["found"]
 
 
-def test_journals_nobody_read_are_noted_until_somebody_does(tmp_path):
+def test_unread_journals_are_noted_until_they_are_read(tmp_path):
     folder = tmp_path / "store"
     with TrainingMonitor({"agent": {"mode": "none"}}, run="r", directory=folder) as monitor:
         monitor.log({"loss": 1.0})
@@ -145,6 +145,6 @@ def test_a_sampler_that_is_off_or_wrongly_set_says_so(monkeypatch):
     assert found["disk"] == "disabled by samplers.disk.enabled"
 
 
-def test_extras_are_told_apart_by_what_is_installed():
+def test_installed_and_missing_extras_are_distinguished():
     found = check_extras().found
     assert "parquet" in found.partition("not installed")[0]

@@ -1,4 +1,4 @@
-"""Commands where environment variables are wrong, or switch stepscope off."""
+"""Commands with wrong environment variables, or with stepscope disabled by one."""
 
 from __future__ import annotations
 

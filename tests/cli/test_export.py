@@ -1,4 +1,4 @@
-"""`stepscope export`: a run as a file, with nothing left out."""
+"""`stepscope export`: a run as a file, with nothing missing."""
 
 import csv
 import json
@@ -121,7 +121,7 @@ def test_every_format_has_the_same_rows(capsysbinary, name):
     assert [value for value in found if value is not None] == expected
 
 
-def test_odd_keys_are_kept_apart_and_harmless(capsysbinary):
+def test_odd_keys_stay_distinct_and_harmless(capsysbinary):
     text = exported(capsysbinary, "odd")
     (row,) = list(csv.DictReader(text.splitlines(keepends=True)))
     assert row["'=1+2"] == "1.0"
@@ -143,7 +143,7 @@ def test_an_unknown_key_fails_with_names_like_it(capsys):
     assert "did you mean 'epoch'" in capsys.readouterr().err
 
 
-def test_each_epoch_gets_a_file_of_its_own(capsysbinary):
+def test_each_epoch_gets_its_own_file(capsysbinary):
     assert main(["export", "train", "--per-epoch", "--output", "train.csv"]) == 0
     names = sorted(path.name for path in Path().iterdir())
     assert names == [
@@ -160,7 +160,7 @@ def test_each_epoch_gets_a_file_of_its_own(capsysbinary):
     assert before["warmup"] == "0.0"
 
 
-def test_per_epoch_files_have_only_the_keys_asked_for(capsysbinary):
+def test_per_epoch_files_have_only_the_chosen_keys(capsysbinary):
     assert main(["export", "train", "--per-epoch", "--keys", "loss", "--output", "t.csv"]) == 0
     rows = as_dicts(Path("t.epoch-0001.csv").read_text())
     assert list(rows[0]) == [*LABELS, "loss"]
@@ -205,7 +205,7 @@ def test_a_failed_export_leaves_nothing_behind():
         ["--per-epoch", "--format", "json"],
     ],
 )
-def test_misuse_is_told_apart_from_failure(capsys, arguments):
+def test_usage_errors_and_failures_have_different_exit_codes(capsys, arguments):
     assert main(["export", "train", *arguments]) == 2
     assert capsys.readouterr().err
 

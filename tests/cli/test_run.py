@@ -1,4 +1,4 @@
-"""`stepscope run`: any command gets a run, and notices nothing of it."""
+"""`stepscope run`: records any command as a run without changing its behaviour."""
 
 from __future__ import annotations
 
@@ -137,9 +137,7 @@ def test_the_exception_is_the_reason_with_or_without_a_monitor(
     )
 
 
-def test_an_exit_code_that_is_not_pythons_own_stands_beside_the_exception(
-    launch: Command, read: Read
-) -> None:
+def test_an_exit_code_other_than_pythons_is_shown_with_the_exception(launch: Command, read: Read) -> None:
     script = f'{sys.executable} -c "$1"; exit 7'
     launch("--name", "raising", "--", "sh", "-c", script, "sh", RAISES).communicate(timeout=60)
     assert read("raising").reason == "ValueError: label 12 is out of range (exit code 7)"
@@ -322,7 +320,7 @@ def test_where_nothing_can_be_recorded_the_command_runs_with_one_message(
         ([], 2, "stepscope run -- python train.py"),
     ],
 )
-def test_a_command_that_cannot_start_is_told_with_the_shells_exit_code(
+def test_a_command_that_cannot_start_has_the_shells_exit_code(
     words: list[str], exit_code: int, said: str, launch: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").touch()

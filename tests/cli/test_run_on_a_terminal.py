@@ -1,4 +1,4 @@
-"""`stepscope run` on a terminal: the command has one too, and keys reach it once."""
+"""`stepscope run` on a terminal: the command has a terminal too, and keys reach it once."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_no_command_waits_for_it(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_the_web_page_is_told_of_it(odd: Path, folder: Path) -> None:
+def test_the_api_lists_journals_that_were_set_aside(odd: Path, folder: Path) -> None:
     stepscope.open_store(folder).close()
     (told,) = get(app_of(folder), "/meta")["set_aside"]
     assert told["path"] == str(odd.relative_to(folder))

@@ -1,4 +1,4 @@
-"""`stepscope show --schedule`: what each phase of the learning rate did for the loss."""
+"""`stepscope show --schedule`: the effect of each learning-rate phase."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from stepscope.views.machine.machine_now import MachineNow
 from tests.devices.scripted_samples import EIGHT, taken
 
 
-def test_each_look_at_each_device_is_a_json_line_and_the_machine_is_a_run(
+def test_each_sample_of_each_device_is_a_json_line_and_the_machine_is_a_run(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     assert main(["watch", "--json", "--interval", "0.1", "--for", "1.5", "--store", str(folder)]) == 0

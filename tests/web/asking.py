@@ -1,4 +1,4 @@
-"""Asks a server's application for things without a socket, and makes stores worth asking about."""
+"""Sends requests to a server's application without a socket, and makes example stores."""
 
 from __future__ import annotations
 

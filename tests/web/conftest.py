@@ -1,4 +1,4 @@
-"""A store worth asking about, and applications that answer from it."""
+"""An example store, and applications that serve it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts are listed, silenced and acknowledged through the files the agent reads; channels can be tried."""
+"""Alerts are listed, silenced and acknowledged through the files the agent reads; channels can be tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_an_alert_is_listed_and_acknowledged(app, folder) -> None:
     assert ask(app, f"{API}/alerts/999/ack", "POST").status_code == 404
 
 
-def test_a_silence_is_made_listed_and_ended(app, folder) -> None:
+def test_a_silence_is_created_listed_and_ended(app, folder) -> None:
     body = {"rule": "gpu_*", "run": RUN, "minutes": 30, "reason": "known"}
     assert ask(app, SILENCES, "POST", json=body).status_code == 204
     [kept] = Silences(folder).read().silences
@@ -58,7 +58,7 @@ def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) 
     assert ask(app, f"{API}/channels/other/test", "POST").status_code == 404
 
 
-def test_a_demo_run_is_played_one_at_a_time_and_can_be_looked_at(folder, until) -> None:
+def test_demo_runs_start_one_at_a_time_and_can_be_viewed(folder, until) -> None:
     state, app = state_and_app(folder)
     state.demo = Demo(folder, ("--simulate", "--steps", "50"))
     run = ask(app, f"{API}/demo", "POST").json()["run"]

@@ -1,4 +1,4 @@
-"""What routes answer has the shape their description promises, for runs of every kind."""
+"""Responses match their OpenAPI schemas, for runs of every kind."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_the_list_is_filtered_sorted_and_cut(folder, store) -> None:
         assert get(app, "/runs", sort="loss_last", descending=descending)["runs"][0]["id"] == RUN
 
 
-def test_a_filter_that_cannot_be_read_is_told_with_its_place_beside_all_runs(app) -> None:
+def test_an_invalid_filter_is_reported_with_its_position_and_all_runs(app) -> None:
     found = get(app, "/runs", filter="status:nonsense")
     assert found["total"] == 1
     assert set(found["filter_error"]) == {"message", "begin", "end"}
 
 
-def test_runs_that_are_put_aside_are_left_out_unless_asked_for(app) -> None:
+def test_archived_runs_are_hidden_unless_requested(app) -> None:
     ask(app, f"{API}/runs/{RUN}/marks", "PUT", json={"archived": True})
     assert get(app, "/runs")["total"] == 0
     assert get(app, "/runs", archived="true")["total"] == 1
@@ -129,7 +129,7 @@ def test_a_run_is_found_by_its_name_too_and_one_of_several_is_not_guessed(app, s
     assert error_of(found) == f"2 runs are named 'mnist'. Use one of the ids: {RUN}, mnist-2"
 
 
-def test_a_run_that_is_not_there_is_told_in_one_plain_sentence(app) -> None:
+def test_a_missing_run_is_reported_in_one_sentence(app) -> None:
     for path in (f"{API}/runs/nobody", f"{API}/compare?runs=nobody,{RUN}"):
         found = ask(app, path)
         assert found.status_code == 404

@@ -1,4 +1,4 @@
-"""Clients that connect and then send or read too little keep nobody else out."""
+"""Clients that connect and then send or read too little do not block others."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_request_that_arrives_a_byte_at_a_time_is_not_waited_for(serve, begin:
     pytest.fail("the server went on waiting")
 
 
-def test_a_client_that_does_not_read_its_responses_is_let_go(serve) -> None:
+def test_a_client_that_does_not_read_its_responses_is_disconnected(serve) -> None:
     server = serve(limits=QUICK)
     request = f"GET {API}/runs/{RUN}/series?keys=loss&buckets=4000 HTTP/1.1\r\n{HOME}{AS_OWNER}\r\n"
     with socket.socket() as slow:
@@ -175,7 +175,7 @@ def test_all_connections_together_are_bounded(serve, until) -> None:
     assert not any(map(is_closed, first[3:]))
 
 
-def test_live_streams_and_known_clients_stay_connected_whoever_else_comes(serve, folder) -> None:
+def test_live_streams_and_clients_with_the_token_stay_connected_at_the_limit(serve, folder) -> None:
     store = rich_store(folder)
     server = serve(limits={"connections_per_address": 8})
     with (
@@ -220,7 +220,7 @@ def test_a_server_that_may_open_few_files_goes_on_accepting(serve, files: int, u
     assert server.process.poll() is None
 
 
-def test_handshakes_that_never_end_keep_nobody_out(serve, tmp_path, until) -> None:
+def test_endless_tls_handshakes_do_not_block_other_clients(serve, tmp_path, until) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")

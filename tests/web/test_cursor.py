@@ -1,4 +1,4 @@
-"""A cursor says exactly how far somebody has come, in few letters, and nothing makes it fail."""
+"""A cursor holds the exact position of a client in few characters, and no text makes it fail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_cursor_of_another_run_is_none_of_this_one() -> None:
     assert cursor.decode("b", cursor.encode("a", Position({1: 2}, 3, 4))) is None
 
 
-def test_too_many_different_counts_make_a_cursor_that_asks_to_read_anew() -> None:
+def test_too_many_different_counts_make_a_cursor_that_cannot_be_resumed() -> None:
     text = cursor.encode("run", Position({number * 2: number for number in range(20_000)}, 0, 0))
     assert len(text) < 10
     assert cursor.decode("run", text) is None

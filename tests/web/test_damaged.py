@@ -1,4 +1,4 @@
-"""T18: a store that is damaged, forged, replaced or not there gives clear answers, and never a 500."""
+"""A store that is damaged, forged, replaced or missing gives clear errors, and never a 500."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_before_there_is_a_store_the_lists_are_empty_and_a_run_is_not_there(fold
     assert not folder.exists()
 
 
-def test_a_store_that_appears_is_seen_at_once_and_one_that_is_replaced_too(folder) -> None:
+def test_a_new_or_replaced_store_is_detected_at_once(folder) -> None:
     app = app_of(folder)
     assert get(app, "/meta")["run_count"] == 0
     rich_store(folder).close()

@@ -1,4 +1,4 @@
-"""The live feed tells each client everything once, in order, whatever interrupts it."""
+"""The live feed sends each client everything once, in order, after any interruption."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def values(messages: list[Message]) -> list[float]:
     return [value for one in told(messages, "points") for part in one["series"] for value in part["values"]]
 
 
-def test_a_client_is_greeted_with_a_cursor_and_then_told_what_is_new(state, store) -> None:
+def test_a_client_gets_a_cursor_first_and_then_what_is_new(state, store) -> None:
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         log(store, 2000, 3)
@@ -71,7 +71,7 @@ def test_a_client_is_greeted_with_a_cursor_and_then_told_what_is_new(state, stor
 
 
 @pytest.mark.parametrize("cuts", [[0, 10], [0, 3, 7, 10], list(range(11))])
-def test_whoever_comes_back_with_a_cursor_gets_every_point_once_also_from_another_server(
+def test_a_client_that_reconnects_with_a_cursor_gets_every_point_once_also_from_another_server(
     folder, store, cuts
 ) -> None:
     got: list[float] = []
@@ -96,9 +96,7 @@ def test_whoever_comes_back_with_a_cursor_gets_every_point_once_also_from_anothe
     state.close()
 
 
-def test_what_is_logged_between_reading_a_chart_and_following_it_is_neither_lost_nor_told_twice(
-    folder, store
-) -> None:
+def test_points_logged_between_loading_a_chart_and_following_it_arrive_exactly_once(folder, store) -> None:
     state, _ = state_and_app(folder)
 
     async def follow():
@@ -146,7 +144,7 @@ def test_machine_points_come_with_the_step_that_was_in_progress(state, store) ->
     ]
 
 
-def test_alerts_findings_events_and_notes_are_told_when_they_change(state, store) -> None:
+def test_alerts_findings_events_and_notes_are_sent_when_they_change(state, store) -> None:
     found = {
         "id": "a.b",
         "key": "a.b",
@@ -180,7 +178,7 @@ def test_alerts_findings_events_and_notes_are_told_when_they_change(state, store
     assert [one["resolved"] for one in told(last, "alert")] == [(BEGUN_NS + 9 * NS) / 1e9]
 
 
-def test_what_changed_while_somebody_was_away_is_told_on_return(folder, store) -> None:
+def test_a_client_that_reconnects_gets_what_changed_meanwhile(folder, store) -> None:
     state, app = state_and_app(
         folder,
     )
@@ -195,9 +193,7 @@ def test_what_changed_while_somebody_was_away_is_told_on_return(folder, store) -
     state.close()
 
 
-def test_who_is_cut_off_before_being_told_what_was_missed_comes_back_with_the_cursor_of_before(
-    folder, store
-) -> None:
+def test_a_client_cut_off_before_it_caught_up_reconnects_with_its_old_cursor(folder, store) -> None:
     state, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     log(store, 3000, 5)
@@ -209,7 +205,7 @@ def test_who_is_cut_off_before_being_told_what_was_missed_comes_back_with_the_cu
     state.close()
 
 
-def test_an_alert_is_told_once_to_who_asks_again_and_again(folder, store) -> None:
+def test_a_polling_client_gets_an_alert_once(folder, store) -> None:
     _, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     with store.transaction():
@@ -223,12 +219,12 @@ def test_an_alert_is_told_once_to_who_asks_again_and_again(folder, store) -> Non
 
 
 @pytest.mark.parametrize("since", ["nonsense", "AAAA", "t12", "💥"])
-def test_a_cursor_nobody_gave_asks_the_client_to_read_anew(state, store, since: str) -> None:
+def test_an_unknown_cursor_causes_a_resync(state, store, since: str) -> None:
     messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
     assert [one.event for one in messages] == ["hello", "resync"]
 
 
-def test_a_client_is_told_once_that_its_run_was_deleted(state, store, folder) -> None:
+def test_a_client_is_informed_once_that_its_run_was_deleted(state, store, folder) -> None:
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         client.drain()
@@ -241,9 +237,7 @@ def test_a_client_is_told_once_that_its_run_was_deleted(state, store, folder) ->
     assert told(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
 
 
-def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_often(
-    folder, store, monkeypatch
-) -> None:
+def test_too_many_points_cause_a_resync_but_not_too_often(folder, store, monkeypatch) -> None:
     monkeypatch.setattr(live_run, "MAX_POINTS", 10)
     state, _ = state_and_app(folder)
     clock = [BEGUN_NS]
@@ -276,7 +270,7 @@ def test_more_points_than_are_sent_at_once_become_a_call_to_read_anew_not_too_of
     state.close()
 
 
-def test_a_client_that_stayed_away_too_long_is_asked_to_read_anew(folder, store, monkeypatch) -> None:
+def test_a_client_that_missed_too_many_points_gets_a_resync(folder, store, monkeypatch) -> None:
     state, app = state_and_app(folder)
     since = get(app, f"/runs/{RUN}")["cursor"]
     monkeypatch.setattr(live_run, "MAX_POINTS", 10)
@@ -286,7 +280,7 @@ def test_a_client_that_stayed_away_too_long_is_asked_to_read_anew(folder, store,
     state.close()
 
 
-def test_the_row_of_a_run_is_told_at_most_once_a_second(folder, store) -> None:
+def test_the_row_of_a_run_is_sent_at_most_once_a_second(folder, store) -> None:
     state, _ = state_and_app(folder)
     clock = [BEGUN_NS + 10**12]
     state.now_ns = lambda: clock[0]
@@ -308,7 +302,7 @@ def test_the_row_of_a_run_is_told_at_most_once_a_second(folder, store) -> None:
     state.close()
 
 
-def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(state, store) -> None:
+def test_clients_of_the_list_get_changed_rows_and_the_number_of_runs(state, store) -> None:
     async def follow():
         client = await state.feed.join(None, frozenset(), None)
         first = client.drain()
@@ -327,7 +321,7 @@ def test_without_a_run_rows_that_changed_are_told_and_how_many_there_are(state, 
     assert ([row["id"] for row in news["changed"]], news["total"]) == (["new-1"], 2)
 
 
-def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined(state, store) -> None:
+def test_clients_of_the_list_get_changes_from_shortly_before_another_client_joined(state, store) -> None:
     async def follow():
         client = await state.feed.join(None, frozenset(), None)
         client.drain()
@@ -341,7 +335,7 @@ def test_who_follows_the_list_is_told_what_changed_shortly_before_another_joined
     assert [row["id"] for row in news["changed"]] == ["new-1"]
 
 
-def test_one_look_serves_all_clients_and_those_of_the_same_keys_share_the_text(
+def test_one_poll_serves_all_clients_and_those_of_the_same_keys_share_the_text(
     state, store, monkeypatch
 ) -> None:
     reads = []
@@ -372,7 +366,7 @@ def test_a_run_that_is_not_there_cannot_be_followed(state) -> None:
     assert state.feed.client_count == 0
 
 
-def test_who_has_left_costs_nothing_more(state) -> None:
+def test_a_client_that_has_left_costs_nothing(state) -> None:
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         state.feed.leave(client)
@@ -385,13 +379,13 @@ def test_who_has_left_costs_nothing_more(state) -> None:
     ("took_s", "clients", "wanted_s"),
     [(0.01, 1, 0.5), (1.0, 20, 0.5), (0.01, 50, 0.5), (0.2, 50, 0.8), (5.0, 50, 2.0)],
 )
-def test_looks_are_two_a_second_and_fewer_only_where_many_clients_make_them_dear(
+def test_polls_are_two_a_second_and_fewer_only_where_many_clients_make_them_expensive(
     took_s, clients, wanted_s
 ) -> None:
     assert feed.interval_s(took_s, clients) == wanted_s
 
 
-def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(state, store) -> None:
+def test_a_stream_is_neither_cached_nor_buffered(state, store) -> None:
     sent: list[dict] = []
 
     async def follow():
@@ -421,7 +415,7 @@ def test_a_stream_is_an_event_stream_that_is_not_kept_and_not_buffered(state, st
     assert state.feed.client_count == 0
 
 
-def test_a_client_that_takes_nothing_is_let_go(state, store, monkeypatch) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(state, store, monkeypatch) -> None:
     monkeypatch.setattr("stepscope.web.live.event_stream.SEND_TIMEOUT_S", 0.01)
 
     async def follow():
@@ -496,7 +490,7 @@ def test_delta_waits_for_what_comes(folder, store) -> None:
     state.close()
 
 
-def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
+def test_the_feed_continues_after_a_failure_and_logs_a_damaged_store_once(
     folder, store, monkeypatch, caplog
 ) -> None:
     monkeypatch.setattr(feed, "MIN_INTERVAL_S", 0.001)
@@ -528,7 +522,7 @@ def test_the_feed_goes_on_after_a_failure_and_complains_of_a_damaged_store_once(
     state.close()
 
 
-def test_the_feed_looks_by_itself_while_somebody_follows(folder, store, monkeypatch) -> None:
+def test_the_feed_polls_while_a_client_is_connected(folder, store, monkeypatch) -> None:
     monkeypatch.setattr(feed, "MIN_INTERVAL_S", 0.001)
     state, _ = state_and_app(folder)
 

@@ -1,4 +1,4 @@
-"""T6, T7, T24, T25: every answer tells the browser what it may do, and nobody anything of our insides."""
+"""Every response has security headers, and shows nothing of the server's internals."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ LEAKS = re.compile(
         "/layouts/..", "/compare", "/compare?runs=nope", "/stream?run=nope", "/channels/x/test",
     ],
 )  # fmt: skip
-def test_an_error_says_what_is_wrong_and_nothing_of_our_insides(shared, path: str) -> None:
+def test_an_error_says_what_is_wrong_and_nothing_internal(shared, path: str) -> None:
     found = ask(shared, API + path)
     assert 400 <= found.status_code < 500
     assert not LEAKS.search(error_of(found))
 
 
-def test_a_parameter_that_is_wrong_is_named_with_its_value_and_what_is_allowed(shared) -> None:
+def test_an_invalid_parameter_is_reported_with_its_value_and_what_is_allowed(shared) -> None:
     text = error_of(ask(shared, f"{API}/runs/{RUN}/series?keys=loss&buckets=4001"))
     assert text == "The parameter 'buckets' is '4001': input should be less than or equal to 4000."
     assert error_of(ask(shared, f"{API}/runs/{RUN}/series")) == "The parameter 'keys' is missing."
 
 
-def test_a_failure_of_ours_is_told_by_an_id_alone_and_the_log_has_the_rest(app, monkeypatch, caplog) -> None:
+def test_an_internal_error_shows_only_an_id_and_the_log_has_the_rest(app, monkeypatch, caplog) -> None:
     def fail(*_given):
         raise RuntimeError("secret insides")
 

@@ -1,4 +1,4 @@
-"""T1: a page elsewhere that makes its name point here is not answered."""
+"""Requests with a foreign Host are refused (DNS rebinding)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""T15: bodies, depths, rates, sizes and queues have an end."""
+"""Bodies, nesting, rates, sizes and queues are limited."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_keys_and_buckets_of_one_answer_have_bounds(app) -> None:
     assert ask(app, f"{API}/runs/{RUN}/series?keys=loss&buckets=4000").status_code == 200
 
 
-def test_what_waits_for_a_slow_client_becomes_one_call_to_read_anew() -> None:
+def test_the_queue_of_a_slow_client_becomes_one_resync() -> None:
     async def fill():
         subscriber = Subscriber("r", frozenset())
         for number in range(10 * MAX_QUEUED):
@@ -167,7 +167,7 @@ def test_large_messages_count_by_their_size() -> None:
     assert waiting[0].event == "resync"
 
 
-def test_streams_beyond_the_limit_are_told_to_wait(folder, store) -> None:
+def test_streams_beyond_the_limit_are_refused_with_a_hint_to_wait(folder, store) -> None:
     app = app_of(folder, limits=Limits(streams=0))
     assert ask(app, f"{API}/stream?run={RUN}").status_code == 429
 

@@ -1,4 +1,4 @@
-"""What people add to runs is kept in a file of its own, private, and shown at once."""
+"""What people add to runs is saved in its own private file, and shown at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = f"{API}/runs/{RUN}/marks"
 NOTES = f"{API}/runs/{RUN}/notes"
 
 
-def test_names_tags_colours_and_mutes_are_kept_and_what_is_left_out_stays(app, folder) -> None:
+def test_names_tags_colours_and_mutes_are_saved_and_omitted_fields_stay(app, folder) -> None:
     first = ask(
         app, MARKS, "PUT", json={"name": "Baseline", "tags": ["b", "a", "b"], "colour": "#0072B2"}
     ).json()
@@ -51,7 +51,7 @@ def test_the_number_of_notes_has_a_limit(app, monkeypatch) -> None:
     assert "Remove one first" in error_of(ask(app, NOTES, "POST", json={"text": "b"}))
 
 
-def test_layouts_are_any_object_and_empty_where_nobody_made_one(app) -> None:
+def test_layouts_are_any_object_and_empty_by_default(app) -> None:
     assert get(app, "/layouts/run.metrics") == {}
     wanted = {"pinned": ["loss"], "deep": {"a": [1, None, True]}}
     assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=wanted).json() == wanted
@@ -81,7 +81,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path) -> None:
         Marks(tmp_path).tags("a")
 
 
-def test_what_nobody_spoke_of_is_as_it_was(tmp_path) -> None:
+def test_a_run_without_marks_has_default_values(tmp_path) -> None:
     marks = Marks(tmp_path)
     marks.change("a", archived=True)
     assert marks.of("b") == Mark()

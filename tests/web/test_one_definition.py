@@ -1,4 +1,4 @@
-"""List, page, comparison, command line and Python say the same of a run."""
+"""List, page, comparison, command line and Python show the same figures of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""T5, T9: what people send is looked up or bound, never a path or a piece of a query."""
+"""Input is looked up or bound as a parameter, and never becomes a path or a part of a query."""
 
 from __future__ import annotations
 

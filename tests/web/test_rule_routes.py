@@ -1,4 +1,4 @@
-"""Rules are made, changed, switched, deleted and tried through the API, within limits."""
+"""Rules are created, changed, switched, deleted and checked through the API, within limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(app, when: str, run: str | None = RUN) -> dict:
     return found.json()
 
 
-def test_a_rule_is_made_listed_changed_and_deleted(app, folder) -> None:
+def test_a_rule_is_created_listed_changed_and_deleted(app, folder) -> None:
     fields = {
         "when": "p50(step_seconds, 2m) > 1",
         "for": "60s",
@@ -121,7 +121,7 @@ def test_there_are_at_most_two_hundred(app, folder) -> None:
     assert put(app, "r7", when="loss > 2").status_code == 204
 
 
-def test_a_damaged_file_is_told_of_and_the_other_alerts_are_shown(app, folder) -> None:
+def test_a_damaged_file_is_reported_and_the_other_alerts_are_shown(app, folder) -> None:
     (folder / "rules.json").write_text("{")
     told = get(app, "/alerts")
     assert "cannot be read" in told["rules_trouble"]
@@ -179,7 +179,7 @@ def test_what_a_run_does_not_have_is_doubted_and_not_known(app) -> None:
         ("`π 🚀` > 1 or nope(x) > 2", "nope"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(app, when: str, wrong: str) -> None:
+def test_an_error_is_reported_with_its_position(app, when: str, wrong: str) -> None:
     told = check(app, when, run=None)
     assert told["ok"] is False
     assert told["fault"]["message"]

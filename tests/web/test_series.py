@@ -1,4 +1,4 @@
-"""Series come in aligned buckets on either axis, for several keys and places at once, as bytes or as JSON."""
+"""Series come in aligned buckets on either axis, for several keys and places, as bytes or as JSON."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_long_series_on_its_other_axis_hides_no_extreme_and_loses_no_point(
         assert found["length"] <= 50
 
 
-def test_an_answer_somebody_has_is_not_sent_again_until_its_series_come_on(app, store) -> None:
+def test_an_unchanged_response_is_not_sent_again(app, store) -> None:
     first = ask(app, f"{SERIES}?keys=loss")
     tag = first.headers["etag"]
     again = ask(app, f"{SERIES}?keys=loss", headers={**BEARER, "If-None-Match": f'"x", {tag}'})

@@ -1,4 +1,4 @@
-"""T1, T3, T4 with real servers: how they start, what they refuse, what they print, and how they end."""
+"""Real servers: how they start, what they refuse, what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def raw(link: str, text: str) -> bytes:
         return found
 
 
-def test_a_server_prints_at_most_four_lines_keeps_its_token_to_itself_and_ends_when_it_is_told_to(
+def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_a_signal(
     folder, serve, until
 ) -> None:
     rich_store(folder).close()
@@ -146,7 +146,7 @@ def test_a_server_prints_at_most_four_lines_keeps_its_token_to_itself_and_ends_w
     assert find_server(folder) is None
 
 
-def test_the_start_matrix_refuses_to_open_a_store_to_strangers(tmp_path, serve) -> None:
+def test_a_server_refuses_options_that_would_expose_the_store(tmp_path, serve) -> None:
     certificate = tmp_path / "cert.pem"
     certificate.write_text("x")
     cases = {
@@ -167,7 +167,7 @@ def test_the_start_matrix_refuses_to_open_a_store_to_strangers(tmp_path, serve) 
         assert out == ""
 
 
-def test_the_start_matrix_warns_where_others_can_listen(tmp_path, serve) -> None:
+def test_a_server_warns_if_traffic_is_not_encrypted(tmp_path, serve) -> None:
     quiet = [("--host", "localhost", "--no-token"), ("--host", "0.0.0.0", "--behind-proxy")]
     loud = [("--host", "0.0.0.0", "--allow-host", "runs.example.com")]
     started = {
@@ -188,9 +188,7 @@ def test_the_start_matrix_warns_where_others_can_listen(tmp_path, serve) -> None
             assert "not encrypted" in err
 
 
-def test_a_taken_port_is_an_error_where_it_was_asked_for_and_otherwise_the_next_is_taken(
-    tmp_path, serve
-) -> None:
+def test_a_used_port_is_an_error_if_it_was_requested_and_otherwise_the_next_is_used(tmp_path, serve) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -259,7 +257,7 @@ def events_of(lines: Iterator[str], wanted: str) -> Iterator[tuple[str, dict]]:
             yield identity, json.loads(rest)
 
 
-def test_a_stream_goes_on_where_it_was_after_the_server_was_killed_and_started_anew(folder, serve) -> None:
+def test_a_stream_continues_after_the_server_was_killed_and_restarted(folder, serve) -> None:
     store = rich_store(folder)
     first = serve()
     link = link_of(first)
@@ -303,7 +301,7 @@ def test_a_stream_goes_on_where_it_was_after_the_server_was_killed_and_started_a
     store.close()
 
 
-def test_journals_nobody_took_in_are_taken_in_beside_the_requests(folder, serve, run_script, until) -> None:
+def test_unread_journals_are_read_in_the_background(folder, serve, run_script, until) -> None:
     run_script(
         """
         import stepscope

@@ -1,4 +1,4 @@
-"""T3: the token is long, private, compared with care, and leaves the address at once."""
+"""The token is long, private, compared in constant time, and removed from the address at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.web.asking import (
 )
 
 
-def test_a_token_is_made_once_has_256_bits_and_only_its_owner_reads_it_whatever_the_umask(tmp_path) -> None:
+def test_a_token_is_created_once_has_256_bits_and_only_its_owner_can_read_it(tmp_path) -> None:
     before = os.umask(0)
     try:
         token = tokens.token_of(tmp_path / "server.token")
@@ -38,7 +38,7 @@ def test_a_token_is_made_once_has_256_bits_and_only_its_owner_reads_it_whatever_
     assert os.listdir(tmp_path) == ["server.token"]
 
 
-def test_a_token_others_can_read_is_refused_and_the_remedy_named(tmp_path) -> None:
+def test_a_token_that_others_can_read_is_refused_with_a_remedy(tmp_path) -> None:
     path = tmp_path / "token"
     path.write_text("a" * 40)
     path.chmod(0o644)
@@ -159,7 +159,7 @@ def test_who_makes_a_new_token_goes_on_with_the_cookie_in_the_answer(app, folder
     assert ask(app, f"{API}/meta", headers={"Cookie": new.partition(";")[0]}).status_code == 200
 
 
-def test_a_new_token_lies_where_the_old_one_did_and_only_its_owner_reads_it(app, folder) -> None:
+def test_a_new_token_replaces_the_old_file_and_only_its_owner_can_read_it(app, folder) -> None:
     path = folder / "server.token"
     path.write_text("an-older-one-of-some-length")
     path.chmod(0o600)
@@ -217,7 +217,7 @@ def test_where_no_token_can_be_written_the_old_one_stays(app, folder) -> None:
     assert [name for name in os.listdir(folder) if "token" in name] == ["server.token"]
 
 
-def test_the_settings_say_where_the_token_lies_and_no_route_tells_it(app, folder) -> None:
+def test_the_settings_show_the_token_file_and_no_route_returns_the_token(app, folder) -> None:
     assert ask(app, f"{API}/settings").json()["token_file"] == str(folder / "server.token")
     assert TOKEN not in ask(app, f"{API}/settings").text
     assert ask(app, f"{API}/token", headers=COOKIE).status_code in (404, 405)

@@ -1,4 +1,4 @@
-"""A run's overview, the page that its Why leads to, and the list of runs say the same of it."""
+"""A run's overview, its Diagnose page and the list of runs show the same verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_run_that_failed_is_not_called_healthy_where_it_is_explained(made: Mad
     assert overview["severity"] == "critical"
 
 
-def test_a_run_for_which_nothing_was_found_is_told_alike(made: Made) -> None:
+def test_a_run_without_findings_has_the_same_verdict_everywhere(made: Made) -> None:
     made.process()
     trained(made)
     overview, explained, listed = verdicts(made, "mnist-0badcafe")
@@ -44,7 +44,7 @@ def test_a_run_for_which_nothing_was_found_is_told_alike(made: Made) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 60])
-def test_a_run_that_only_logs_and_that_no_agent_has_looked_at_is_told_alike(made: Made, count: int) -> None:
+def test_a_run_that_no_agent_has_analysed_has_the_same_verdict_everywhere(made: Made, count: int) -> None:
     made.process()
     made.log({"loss": np.linspace(2, 1, count)})
     overview, explained, listed = verdicts(made, "mnist-0badcafe")

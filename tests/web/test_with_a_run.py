@@ -1,4 +1,4 @@
-"""A run has its page served where that is wanted, by a process that never holds the training up."""
+"""A run's page is served if it is enabled, by a process that never delays the training."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_only_rank_0_has_the_page_served(folder, run_script) -> None:
     assert not (folder / "server.json").exists()
 
 
-def test_nothing_is_served_where_nobody_asked_for_it(folder, run_script) -> None:
+def test_no_server_starts_unless_it_is_enabled(folder, run_script) -> None:
     result = run_script(TRAINING.replace('"enabled": True', '"enabled": False'), "one")
     assert result.stdout == "None\n", result.stderr
 
@@ -81,7 +81,7 @@ def put(store, one: Process) -> None:
         store.put_process(one)
 
 
-def test_a_server_ends_some_time_after_the_last_run_and_the_last_look(folder, store) -> None:
+def test_a_server_ends_some_time_after_the_last_run_and_the_last_request(folder, store) -> None:
     state, _ = state_and_app(folder)
     clock = Clock()
     idleness = clock.idleness(state)

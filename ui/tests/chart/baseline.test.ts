@@ -26,7 +26,7 @@ describe("a baseline", () => {
     expect(valuesAt(lines, new ChartSync()).size).toBe(0);
   });
 
-  test("is told to all charts when it is set", () => {
+  test("notifies all charts when it is set", () => {
     const sync = new ChartSync();
     let told = 0;
     sync.subscribe(() => (told += 1));

@@ -44,7 +44,7 @@ describe("a chart's numbers", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  test("are asked for with half as many buckets as there are pixels, after the stream was told", async () => {
+  test("are requested with half as many buckets as pixels, after the stream was opened", async () => {
     const stage = new Stage();
     expect(stage.live.wanted).toEqual([["loss"]]);
     await settle();
@@ -64,7 +64,7 @@ describe("a chart's numbers", () => {
     expect(stage.changes).toBe(2);
   });
 
-  test("take a point that is said twice once", async () => {
+  test("add a point that is sent twice once", async () => {
     const stage = await new Stage().loaded();
     stage.live.points("loss", [2, 3], [1, 0.5]);
     stage.live.points("loss", [3], [0.5]);
@@ -72,7 +72,7 @@ describe("a chart's numbers", () => {
     expect(stage.changes).toBe(2);
   });
 
-  test("do not miss what was said while the history was on its way", async () => {
+  test("do not miss points that arrive while the history is loading", async () => {
     const stage = new Stage();
     await settle();
     stage.live.points("loss", [2, 3], [1, 0.5]);
@@ -88,14 +88,14 @@ describe("a chart's numbers", () => {
     expect(stage.model.lines.map((line) => line.columns.mean.length)).toEqual([1, 2]);
   });
 
-  test("of all ranks together take every rank's points, though their times lie across", async () => {
+  test("of all ranks combined add every rank's points, though their times are mixed", async () => {
     const stage = await new Stage().loaded();
     stage.live.points("loss", [3], [4], { rank: 0, times: [10] });
     stage.live.points("loss", [3], [2], { rank: 1, times: [9] });
     expect(stage.values).toEqual([3, 2, 1, 3]);
   });
 
-  test("of a run with several segments are asked for apart, so that what was superseded can be told", async () => {
+  test("of a run with several segments are requested separately, so that superseded parts are known", async () => {
     const stage = await new Stage().loaded();
     expect(stage.loader.asked[0]!.merge).toBe(true);
     stage.live.say("run", { id: "r", segments: 1 });

@@ -37,7 +37,7 @@ describe("the field of many devices", () => {
     expect(heatmap.values[0]).not.toContain(null);
   });
 
-  test("leaves out what was superseded, and what is of another unit", () => {
+  test("excludes superseded lines, and lines with another unit", () => {
     const lines = [
       device("gpu 0", [0, 1], [1, 2]),
       device("gpu 1", [0, 1], [1, 2], { superseded: true }),

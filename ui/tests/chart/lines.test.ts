@@ -18,7 +18,7 @@ const source = (key: string, x: number[], values: number[], more = {}, run = "r"
   new SourceLine(run, bucketsOf(key, x, values, x, more), true);
 
 describe("the lines of a chart", () => {
-  test("are named as shortly as they can be told apart", () => {
+  test("have the shortest names that distinguish them", () => {
     expect(keyLabels(["phase/data_seconds", "phase/forward_seconds"])).toEqual(["data", "forward"]);
     expect(keyLabels(["train/loss", "val/loss"])).toEqual(["train/loss", "val/loss"]);
     expect(keyLabels(["step_seconds"])).toEqual(["step seconds"]);
@@ -111,7 +111,7 @@ describe("the lines of a chart", () => {
     expect(accuracy!.dash.length).toBeGreaterThan(0);
   });
 
-  test("are told apart by key where charts were merged", () => {
+  test("are distinguished by key in merged charts", () => {
     const ranks = [0, 1].flatMap((rank) => [
       source("loss", [0, 1], [rank, rank], { rank }),
       source("step_seconds", [0, 1], [rank, rank], { rank }),
@@ -161,7 +161,7 @@ describe("the lines of a chart", () => {
     expect(rate!.smoothed).toBeNull();
   });
 
-  test("can pass through the last value of each bucket, without what is not finite", () => {
+  test("can pass through the last finite value of each bucket", () => {
     const sync = new ChartSync({ state: { line: "last" } });
     const [line] = buildLines([source("loss", [0, 1], [1, Infinity])], OPTIONS, sync);
     expect([...line!.value]).toEqual([1, NaN]);

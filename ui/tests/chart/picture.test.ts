@@ -42,7 +42,7 @@ describe("a place on the canvas", () => {
   });
 });
 
-describe("what is not finite", () => {
+describe("values that are not finite", () => {
   const drawn = (nonfinite: number[]): { texts: string[]; rectangles: number[][]; rights: number[] } => {
     const found = { texts: [] as string[], rectangles: [] as number[][], rights: [] as number[] };
     const canvas = {
@@ -98,7 +98,7 @@ describe("the y axis", () => {
     expect([min, max].map(Math.round)).toEqual([39, 61]);
   });
 
-  test("looks only at what is in the window", () => {
+  test("uses only values in the window", () => {
     expect(yRange([lineOf([0, 5, 50], [40, 60, 9000])], WINDOW, Y).max).toBeLessThan(70);
   });
 
@@ -116,7 +116,7 @@ describe("the y axis", () => {
     });
   });
 
-  test("counts what lies outside when outliers are clipped", () => {
+  test("counts values outside of the range when outliers are clipped", () => {
     const x = Array.from({ length: 200 }, (_, at) => at / 20);
     const values = x.map((_, at) => (at === 50 ? 1e6 : at % 10));
     const clipped = yRange([lineOf(x, values)], WINDOW, { ...Y, clip: true });
@@ -133,7 +133,7 @@ describe("the y axis", () => {
     expect(nonPositive(line, WINDOW)).toBe(2);
   });
 
-  test("of a constant lies around it, of zero above it", () => {
+  test("of a constant is around it, of zero above it", () => {
     const flat = yRange([lineOf([0, 1], [7, 7])], WINDOW, Y);
     expect([flat.min, flat.max].map((value) => value.toFixed(1))).toEqual(["6.3", "7.7"]);
     expect(yRange([lineOf([0, 1], [0, 0])], WINDOW, Y)).toMatchObject({ min: 0, max: 1 });
@@ -185,7 +185,7 @@ describe("a stack of phases", () => {
     lineOf([0, 2], [10, 30], { group: "forward" }),
   ];
 
-  test("adds up from the bottom, and what is missing counts as nothing", () => {
+  test("adds up from the bottom, and missing values count as zero", () => {
     const [data, forward] = stack(lines, false);
     expect([...data!.top]).toEqual([1, 2, 3]);
     expect([...forward!.bottom]).toEqual([1, 2, 3]);
@@ -314,7 +314,7 @@ describe("a picture", () => {
     expect(picture.marks).toEqual([{ x: 3, tone: "bad" }]);
   });
 
-  test("has every epoch that stands apart from the one before, and stays with it while the window moves", () => {
+  test("has every epoch that is far enough from the previous one, and keeps it while the window moves", () => {
     const events = Array.from({ length: 200 }, (_, at) => event((at + 1) / 10, "epoch"));
     const marksIn = (window: { from: number; to: number }) =>
       compose({ ...settings, events }, new ChartSync(), [lineOf([0, 20], [1, 2])], {

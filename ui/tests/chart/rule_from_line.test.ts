@@ -3,7 +3,7 @@ import { lastValue, roundedTo, ruleFromLine } from "../../src/chart/control/rule
 import { lineOf } from "./stage";
 
 describe("a rule made from a line across a chart", () => {
-  test("fires above the line where the last value lies below it, and below where it lies above", () => {
+  test("fires above the line if the last value is below it, and below it otherwise", () => {
     expect(ruleFromLine("loss", 2.5, 1).condition).toBe("loss > 2.5");
     expect(ruleFromLine("loss", 2.5, 3).condition).toBe("loss < 2.5");
     expect(ruleFromLine("loss", 2.5, NaN)).toEqual({ name: "loss above 2.5", condition: "loss > 2.5" });

@@ -55,7 +55,7 @@ describe("the lines of groups", () => {
     expect([...line!.value]).toEqual([1, 2]);
   });
 
-  test("lie where each run's own time has its zero", () => {
+  test("start at the zero of each run's own time", () => {
     const sync = new ChartSync({ state: { axis: "active" } });
     const segment = { id: "s", status: "finished" as const, reason: "", first_step: 0, last_step: 1 };
     sync.setSegments("a", [{ ...segment, started: 1000, ended: 1010 }]);

@@ -22,12 +22,12 @@ const event = (kind: string, step: number, end: number | null = null): EventMark
 const place = ({ step, time }: { step: number | null; time: number | null }) => step ?? time;
 
 describe("the event lane", () => {
-  test("places events by their share of the window and leaves out what lies beyond it", () => {
+  test("places events in the window and excludes events outside", () => {
     const marks = placeEvents([event("alert", 5), event("alert", 50)], { from: 0, to: 10 }, place, 0.01);
     expect(marks.map((mark) => mark.at)).toEqual([0.5]);
   });
 
-  test("joins those that would lie over each other under the loudest of them", () => {
+  test("merges overlapping events under the most important of them", () => {
     const events = [event("epoch", 5), event("checkpoint", 5.05), event("alert", 5.02), event("epoch", 8)];
     const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);
     expect(marks.map((mark) => [mark.kind, mark.glyph, mark.events.length])).toEqual([
@@ -37,7 +37,7 @@ describe("the event lane", () => {
     expect(marks.map(othersOf)).toEqual(["1 epoch, 1 checkpoint", ""]);
   });
 
-  test("are counted all, and it is told where some are not drawn", () => {
+  test("are all counted, also if some are not drawn", () => {
     const events = [event("epoch", 1), event("epoch", 2), event("checkpoint", 3)];
     expect(summaryOf(events)).toBe("epoch × 2 · checkpoint × 1");
     expect(summaryOf(events, { epoch: 2500, checkpoint: 1 })).toBe("epoch × 2,500 (2 drawn) · checkpoint × 1");
@@ -74,7 +74,7 @@ describe("the event lane", () => {
 describe("the overview", () => {
   const window = { from: 20, to: 60 };
 
-  test("knows what is under the pointer", () => {
+  test("knows the cell at the pointer", () => {
     expect([5, 20, 40, 61, 90].map((x) => gripAt(x, window, 100))).toEqual([
       "new",
       "from",
@@ -151,7 +151,7 @@ describe("the bars of steps", () => {
     expect(layoutBars(bars, 462, 200, true).most).toBe(1);
   });
 
-  test("say what they are made of", () => {
+  test("describe their phases", () => {
     expect(barText(bars[3]!, ["data", "forward"])).toBe("Step 4: 4 s (data 2 s, forward 2 s) · checkpoint");
   });
 });
@@ -205,7 +205,7 @@ describe("bars of single steps", () => {
     return boxes;
   };
 
-  test("are not made invisible by a few that are far longer", () => {
+  test("stay visible beside a few that are far longer", () => {
     const bars = Array.from({ length: 100 }, (_, at) => bar(at, at < 5 ? 0.43 : 2e-6));
     const layout = layoutBars(bars, 500, 240, false);
     expect(layout.most).toBeLessThan(1e-5);
@@ -238,7 +238,7 @@ describe("a small line", () => {
 });
 
 describe("round ticks", () => {
-  test("lie within the range", () => {
+  test("are within the range", () => {
     expect(roundTicks(0, 0.55, 4)).toEqual([0, 0.2, 0.4]);
     expect(roundTicks(0.15, 0.55, 5)).toEqual([0.2, 0.3, 0.4, 0.5]);
     expect(roundTicks(0.1, 0.1 + 1e-17, 5)).toEqual([0.1]);

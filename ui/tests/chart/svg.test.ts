@@ -57,7 +57,7 @@ describe("a chart as a vector picture", () => {
     expect(svg).not.toMatch(/<image|data:/);
   });
 
-  test("has the band between least and greatest, and gaps where there is nothing", () => {
+  test("has the min–max band, and gaps without data", () => {
     const banded = lineOf([0, 1, 2], [10, NaN, 30], { exact: false });
     const whole = lineOf([0, 1], [10, 20], {
       exact: false,
@@ -100,7 +100,7 @@ describe("a chart as a vector picture", () => {
 });
 
 describe("the painters", () => {
-  test("fade what is not pointed at, but for what is pinned", () => {
+  test("fade lines that are not at the pointer, except pinned ones", () => {
     const canvas = new SvgCanvas();
     const lines = ["a", "b", "c"].map((group) =>
       lineOf([0, 1], [1, 2], { group, colour: group, pinned: group === "b" }),
@@ -114,7 +114,7 @@ describe("the painters", () => {
     ]);
   });
 
-  test("leave what is clipped within its group", () => {
+  test("keep clipped elements within their group", () => {
     const canvas = new SvgCanvas();
     paintLines(canvas, FRAME, [lineOf([0, 1], [1, 2])], { group: null, band: false });
     expect(canvas.content).toMatch(/^<clipPath.*<g clip-path="url\(#clip[\w-]+\)">.*<\/g>$/);

@@ -8,7 +8,7 @@ function sync(state: Partial<SyncState> = {}): ChartSync {
 }
 
 describe("what charts share", () => {
-  test("is told at once and after each change, until one stops listening", () => {
+  test("notifies at once and after each change, until the listener is removed", () => {
     const shared = sync();
     const heard: boolean[] = [];
     const stop = shared.subscribe((state) => heard.push(state.band));
@@ -18,7 +18,7 @@ describe("what charts share", () => {
     expect(heard).toEqual([true, false]);
   });
 
-  test("follows the newest data until somebody zooms, and again after", () => {
+  test("follows the newest data until a zoom, and again after a reset", () => {
     const shared = sync();
     shared.zoom({ from: 10, to: 20 });
     expect(shared.state).toMatchObject({ range: { from: 10, to: 20 }, follow: false });
@@ -83,7 +83,7 @@ describe("what charts share", () => {
     expect(frames).toHaveLength(0);
   });
 
-  test("knows which step and time lie at a place", () => {
+  test("knows the step and time at a position", () => {
     const shared = sync();
     shared.clock.learn(bucketsOf("loss", [0, 10], [1, 1], [100, 200]));
     expect(shared.spotAt(5.2, "r")).toEqual({ step: 5, time: 152 });

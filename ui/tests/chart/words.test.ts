@@ -66,7 +66,7 @@ describe("a range beside all data", () => {
   });
 });
 
-describe("what lies behind a picture", () => {
+describe("how many points are drawn", () => {
   test("is every point, or buckets that keep the extremes", () => {
     expect(grainOf([lineOf([0, 1], [1, 2])], "step")).toBe("2 points, all drawn");
     const coarse = lineOf([0, 512], [1, 2], { width: 512, count: Float64Array.of(512, 500) });

@@ -62,7 +62,7 @@ describe("the charts of a page", () => {
     expect(stage.asked.map(({ keys }) => keys.length)).toEqual([40, 40, 20]);
   });
 
-  test("that no longer need an answer do not ask, and stop a request when nobody does", async () => {
+  test("that are aborted send no request, and stop one that nobody needs", async () => {
     const stage = new Stage();
     const [one, other, early] = [new AbortController(), new AbortController(), new AbortController()];
     const lost = [

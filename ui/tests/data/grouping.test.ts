@@ -48,7 +48,7 @@ describe("runs that are put together", () => {
     expect([...acrossRuns(runs.slice(0, 1), "range").x]).toEqual([0, 1, 2, 3]);
   });
 
-  test("leave out what is not finite, and count it", () => {
+  test("exclude values that are not finite, and count them", () => {
     const found = acrossRuns([run([0], [NaN]), run([0], [2])], "range");
     expect([found.mean[0], found.count[0], found.nonfinite[0]]).toEqual([2, 1, 1]);
   });

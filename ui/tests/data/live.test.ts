@@ -152,7 +152,7 @@ describe("a live stream", () => {
     expect([tab.stream.state, tab.stream.problem]).toEqual(["off", "A token is needed."]);
   });
 
-  test("opens anew with the keys of all charts that came into view, from the cursor of before", async () => {
+  test("opens again with the keys of all visible charts, from the previous cursor", async () => {
     const tab = await watching("r1", [], "c1");
     tab.source.hello("c1");
     tab.stream.want("r1", ["loss"]);
@@ -164,7 +164,7 @@ describe("a live stream", () => {
     expect(tab.source.url.searchParams.get("since")).toBe("c1");
   });
 
-  test("stays open when a chart goes or wants what is there already", async () => {
+  test("stays open when a chart is removed or needs no new keys", async () => {
     const tab = await watching("r1", ["loss"]);
     const release = tab.stream.want("r1", ["loss"]);
     release();

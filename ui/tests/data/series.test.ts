@@ -60,7 +60,7 @@ describe("the API", () => {
     expect(new URL(calls[0]!.url).pathname).toBe("/api/v1/runs/run%20one/series");
   });
 
-  test("says what the server said when it refuses", async () => {
+  test("shows the error message of the server", async () => {
     answering(() =>
       Response.json({ error: { message: "buckets is 0; give 1 to 4000.", id: "e1" } }, { status: 400 }),
     );

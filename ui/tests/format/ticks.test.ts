@@ -51,7 +51,7 @@ describe("the ticks of an axis", () => {
     ]);
   });
 
-  test("of bytes lie at powers of two, those of time at round minutes and hours", () => {
+  test("of bytes are at powers of two, those of time at round minutes and hours", () => {
     expect(tickDistances("bytes")).toContain(2 ** 30);
     expect(tickDistances("seconds")).toContain(900);
     expect(tickDistances("")).toBeUndefined();

@@ -15,8 +15,8 @@ const state = {
 };
 const asked = (link: string, usualAxis: string) => ({ ...usual, ...stateOf(new URL(link).searchParams, usualAxis) });
 
-describe("a link to what is shown", () => {
-  test("shows the same to somebody who prefers another axis", () => {
+describe("a link to the current view", () => {
+  test("shows the same in browsers with another default axis", () => {
     expect(asked(linkTo(HERE, state), "wall")).toEqual(state);
     expect(asked(linkTo(HERE, usual), "wall")).toEqual(usual);
   });
@@ -38,7 +38,7 @@ describe("a link to what is shown", () => {
     expect(query).toEqual([]);
   });
 
-  test("what is misspelled is as usual", () => {
+  test("invalid values are replaced by defaults", () => {
     expect(asked(`${HERE}&x=stepp&from=a&by=magic&line=none`, "epoch")).toEqual(usual);
   });
 });

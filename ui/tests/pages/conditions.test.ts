@@ -39,8 +39,8 @@ describe("a word of a condition", () => {
   });
 });
 
-describe("what is wrong with a condition", () => {
-  test("is marked by characters, whatever they are made of", () => {
+describe("an error in a condition", () => {
+  test("is marked by characters, not by UTF-16 units", () => {
     const text = "`🚀` > nope(x)";
     expect(marked(text, { message: "", begin: 6, end: 10 })).toEqual({ before: "`🚀` > ", wrong: "nope" });
   });
@@ -61,7 +61,7 @@ describe("a rule in words", () => {
     );
   });
 
-  test("says how it stands", () => {
+  test("says whether it is true", () => {
     expect(standing(NOW, ["loss"])).toBe("now: 1.93, not true");
     expect(standing({ ...NOW, is_true: true, subjects: 8, true: 3 }, ["loss"])).toBe("now: 1.93, true for 3 of 8");
     expect(standing(NOW, ["loss", "lr"])).toBe("now: loss 1.93, not true");

@@ -35,7 +35,7 @@ describe("the worker", () => {
     expect(at("/assets/index-2.js", "/", { mode: "cors" })).toBeNull();
   });
 
-  test("keeps to the path it lies under", () => {
+  test("handles only its own base path", () => {
     expect(at("/stepscope/run/a", "/stepscope/")).toBe("page");
     expect(at("/stepscope/assets/index-1.js", "/stepscope/", { mode: "cors" })).toBe("file");
     expect(at("/stepscope/api/v1/runs", "/stepscope/")).toBeNull();
