@@ -114,7 +114,7 @@ def test_the_palette_finds_runs_metrics_and_pages(overview):
 
 def test_keys_that_were_turned_off_do_nothing(served, open_page):
     page = open_page(served, "/settings")
-    page.get_by_label("Single letters do things").uncheck()
+    page.get_by_label("Keyboard shortcuts").uncheck()
     page.locator("body").press(".")
     page.locator("body").press("?")
     assert page.locator("html").get_attribute("data-theme") == "light"

@@ -170,7 +170,7 @@ def test_channels_and_the_runs_it_holds_in_are_chosen(alerts, rules):
     editor.get_by_label("Name").fill("quiet")
     editor.get_by_label("Condition").fill("loss > 1")
     editor.get_by_label("console").uncheck()
-    said(alerts, "Nobody is told")
+    said(alerts, "Not sent")
     editor.get_by_label("Applies to").select_option(label=LIVE)
     said(alerts, "in this run; now: 0")
     editor.get_by_role("button", name="Save").click()

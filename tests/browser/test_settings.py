@@ -47,7 +47,7 @@ def test_a_new_token_shuts_others_out_and_this_browser_goes_on(tmp_path, serve, 
     access = page.get_by_test_id("access")
     access.get_by_role("button", name="Create a new token").click()
     page.get_by_role("dialog").get_by_role("button", name="Create a new token").click()
-    page.get_by_text("A new token was made").wait_for()
+    page.get_by_text("New token created").wait_for()
     page.goto(f"{server.base}/runs")
     page.get_by_text("sweep-0000").wait_for()
     assert other.context.request.get(f"{server.base}/api/v1/meta").status == 401

@@ -136,7 +136,7 @@ def test_a_name_cannot_steer_the_terminal(capsys):
 def test_a_list_of_no_run_says_nothing_of_their_kind(store, capsys):
     assert main(["runs", "--limit", "0", "--store", str(store)]) == 0
     captured = capsys.readouterr()
-    assert (captured.out, "of that kind" in captured.err) == ("", False)
+    assert (captured.out, "matches" in captured.err) == ("", False)
 
 
 def test_the_name_of_a_run_that_there_is_not_ends_its_sentence_once(store, capsys):

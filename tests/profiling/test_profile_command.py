@@ -104,7 +104,7 @@ def test_a_program_that_uses_the_profiler_itself_keeps_it(profile, tmp_path: Pat
 def test_a_program_that_is_killed_has_its_signal_as_exit_code(profile) -> None:
     done = profile("--after", "60", *python("-c", "import os; os.kill(os.getpid(), 9)"))
     assert done.returncode == 128 + signal.SIGKILL
-    assert "Nothing was profiled: it ended without a word" in done.stderr
+    assert "Nothing was profiled: the program ended before" in done.stderr
 
 
 def test_ctrl_c_reaches_the_program_and_its_answer_is_ours(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_ctrl_c_reaches_the_program_and_its_answer_is_ours(tmp_path: Path) -> No
         (["--", "sh", "-c", "true"], 2, "sh is not a Python interpreter; expected: python train.py"),
         (["--", "python3.999", "train.py"], 127, "There is no command 'python3.999'"),
         (["--output", "train.py/x", "--", sys.executable, "train.py"], 1, "cannot be created"),
-        (["--for", "0", "--", "python", "x.py"], 2, "a window of 0 seconds shows nothing"),
+        (["--for", "0", "--", "python", "x.py"], 2, "a window of 0 seconds records nothing"),
         (["--after", "soon", "--", "python", "x.py"], 2, "'soon' is not a number of seconds"),
         (["--top", "0", "--", "python", "x.py"], 2, "'0' is not a whole number"),
     ],

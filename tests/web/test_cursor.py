@@ -30,7 +30,7 @@ def test_any_text_is_a_position_or_none(text: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_behind_the_right_mark_are_a_position_or_none(raw: bytes) -> None:
-    packed = cursor._mark("run") + raw
+    packed = cursor._checksum("run") + raw
     found = cursor.decode("run", base64.urlsafe_b64encode(packed).decode().rstrip("="))
     assert found is None or len(found.counts) <= 1_000_000
 

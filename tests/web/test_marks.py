@@ -48,7 +48,7 @@ def test_a_note_of_another_run_is_not_taken_away(app, state, store) -> None:
 def test_the_number_of_notes_has_a_limit(app, monkeypatch) -> None:
     monkeypatch.setattr("stepscope.web.api.routes_marks.MAX_NOTES", 1)
     assert ask(app, NOTES, "POST", json={"text": "a"}).status_code == 200
-    assert "Remove one first" in error_of(ask(app, NOTES, "POST", json={"text": "b"}))
+    assert "Delete one first" in error_of(ask(app, NOTES, "POST", json={"text": "b"}))
 
 
 def test_layouts_are_any_object_and_empty_by_default(app) -> None:

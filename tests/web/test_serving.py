@@ -137,7 +137,7 @@ def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_
     again = serve("--port", "1")
     assert link_of(again) == link
     assert again.wait(20) == 0
-    assert "flags of this call change nothing" in again.stderr.read()
+    assert "options of this command have no effect" in again.stderr.read()
 
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0

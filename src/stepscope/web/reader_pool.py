@@ -143,9 +143,9 @@ class ReaderPool:
         """Checks a file for damage once, unless an agent is writing it."""
         if self._checked_file == file_id or agent_pid(self.folder) is not None:
             return
-        trouble = quick_check(path)
-        if trouble is not None:
-            raise StoreDamaged(f"{path} is damaged: {trouble}")
+        damage = quick_check(path)
+        if damage is not None:
+            raise StoreDamaged(f"{path} is damaged: {damage}")
         self._checked_file = file_id
 
 

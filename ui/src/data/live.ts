@@ -46,7 +46,7 @@ export class LiveStream {
   private pausedByUser = false;
   private cursor = "";
   private baseKeys: string[] = [];
-  private readonly wanted = new Map<string, number>();
+  private readonly chartKeys = new Map<string, number>();
   private readonly wantedByOthers = new Map<string, string[]>();
   private openKeys: Set<string> | null = null;
   private gathering: { timer: number; since: string } | null = null;
@@ -89,16 +89,16 @@ export class LiveStream {
   /** Adds keys while a chart shows them; returns a function that removes them. */
   want(run: string, keys: string[]): () => void {
     const names = keys.map((key) => `${run}\n${key}`);
-    for (const name of names) this.wanted.set(name, (this.wanted.get(name) ?? 0) + 1);
+    for (const name of names) this.chartKeys.set(name, (this.chartKeys.get(name) ?? 0) + 1);
     this.gatherKeys();
     let taken = true;
     return () => {
       if (!taken) return;
       taken = false;
       for (const name of names) {
-        const left = (this.wanted.get(name) ?? 1) - 1;
-        if (left > 0) this.wanted.set(name, left);
-        else this.wanted.delete(name);
+        const left = (this.chartKeys.get(name) ?? 1) - 1;
+        if (left > 0) this.chartKeys.set(name, left);
+        else this.chartKeys.delete(name);
       }
     };
   }
@@ -173,7 +173,7 @@ export class LiveStream {
     this.leads = false;
     this.connection.close();
     this.openKeys = null;
-    this.wantedByOthers.clear();
+    this.chartKeysByOthers.clear();
     this.held = null;
     if (this.gathering) this.world.never(this.gathering.timer);
     this.gathering = null;
@@ -235,11 +235,11 @@ export class LiveStream {
         if (this.leads) this.connection.retryNow();
         break;
       case "leave":
-        this.wantedByOthers.delete(message.tab);
+        this.chartKeysByOthers.delete(message.tab);
         break;
       case "want":
         if (!this.leads) break;
-        this.wantedByOthers.set(message.tab, message.keys);
+        this.chartKeysByOthers.set(message.tab, message.keys);
         this.sharing?.post({
           kind: "state",
           state: this.state === "paused" ? "off" : this.state,
@@ -273,14 +273,14 @@ export class LiveStream {
 
   private ownKeys(): string[] {
     const prefix = `${this.run}\n`;
-    const charts = [...this.wanted.keys()]
+    const charts = [...this.chartKeys.keys()]
       .filter((name) => name.startsWith(prefix))
       .map((name) => name.slice(prefix.length));
     return [...new Set([...this.baseKeys, ...charts])];
   }
 
   private allKeys(): Set<string> {
-    return new Set([...this.ownKeys(), ...[...this.wantedByOthers.values()].flat()]);
+    return new Set([...this.ownKeys(), ...[...this.chartKeysByOthers.values()].flat()]);
   }
 
   private become(state: LiveState, retryInS = 0, problem = ""): void {

@@ -67,18 +67,18 @@ async function dropOthers(): Promise<void> {
 async function page(request: Request): Promise<Response> {
   try {
     const answer = await fetch(request);
-    return isGone(answer.status) ? ((await kept(scope)) ?? answer) : answer;
+    return isGone(answer.status) ? ((await cached(scope)) ?? answer) : answer;
   } catch (error) {
-    const shell = await kept(scope);
+    const shell = await cached(scope);
     if (shell) return shell;
     throw error;
   }
 }
 
 async function file(request: Request): Promise<Response> {
-  return (await kept(request.url)) ?? fetch(request);
+  return (await cached(request.url)) ?? fetch(request);
 }
 
-function kept(address: string): Promise<Response | undefined> {
+function cached(address: string): Promise<Response | undefined> {
   return caches.match(address, { cacheName });
 }

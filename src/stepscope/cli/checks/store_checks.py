@@ -90,7 +90,7 @@ def check_folder(folder: Path) -> Check:
         return Check(
             "store",
             "problem",
-            f"{inaccessible[0]} is not readable and writable for this user.",
+            f"{inaccessible[0]} may not be read and written by this user.",
             ACCESS_REMEDY,
         )
     return Check("store", "ok", f"{folder} exists and is writable")

@@ -94,7 +94,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     with state.readers.open() as opened:
         rows = state.rows(opened)
     shown = [row for row in rows if archived or not row.archived]
-    matching, trouble = _filtered(state, shown, filter)
+    matching, filter_error = _filtered(state, shown, filter)
     # Rows that lack the figure come last in either direction.
     sortable = [row for row in matching if getattr(row, sort) is not None]
     sortable.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
@@ -103,7 +103,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
         {
             "total": len(matching),
             "runs": matching[offset : offset + limit],
-            "filter_error": trouble,
+            "filter_error": filter_error,
             "config_keys": sorted({name for row in rows for name in row.config})[:MAX_CONFIG_KEYS],
             "tags": sorted({tag for row in rows for tag in row.tags}),
             "attention": sum(row.attention is not None for row in shown),

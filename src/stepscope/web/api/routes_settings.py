@@ -51,7 +51,7 @@ async def make_token(state: StateOf, request: Request) -> Response:
         raise HTTPException(400, "This server needs no token: it was started with --no-token.")
     response = Response(status_code=204)
     state.keyring.renew(response, IncomingRequest(request.scope))
-    log.info("A new token was made.")
+    log.info("A new token was created.")
     state.feed.disconnect_all()
     return response
 

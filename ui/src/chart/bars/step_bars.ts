@@ -147,9 +147,9 @@ function paintSteps(
   context.fillStyle = axis;
   context.textAlign = "center";
   context.textBaseline = "alphabetic";
-  const wanted = 80 / layout.barWidth;
-  const every = [1, 2, 5, 10, 20, 50, 100, 200].find((count) => count >= wanted) ?? 400;
-  for (let at = 0; at < bars.length; at += every) {
+  const minimum = 80 / layout.barWidth;
+  const stride = [1, 2, 5, 10, 20, 50, 100, 200].find((count) => count >= minimum) ?? 400;
+  for (let at = 0; at < bars.length; at += stride) {
     const x = layout.left + (at + 0.5) * layout.barWidth;
     if (x > layout.right - 16 && at > 0) break;
     context.fillText(

@@ -82,11 +82,11 @@ export function summaryOf(events: readonly EventMark[], counts: Record<string, n
   if (events.length === 0) return "No events.";
   const drawn = new Map<string, number>();
   for (const { kind } of events) drawn.set(kind, (drawn.get(kind) ?? 0) + 1);
-  const told = [...drawn].map(([kind, some]) => {
+  const texts = [...drawn].map(([kind, some]) => {
     const all = Math.max(counts[kind] ?? some, some);
     return `${kind} × ${count(all)}${all > some ? ` (${count(some)} drawn)` : ""}`;
   });
-  return told.join(" · ");
+  return texts.join(" · ");
 }
 
 /** The other events of a mark, by kind: `2 epoch, 1 checkpoint`; empty for a single event. */

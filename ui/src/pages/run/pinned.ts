@@ -7,8 +7,8 @@ export type PinnedDocument = Record<string, unknown>;
 
 /** The valid charts of a project. */
 export function pinnedIn(document: PinnedDocument, project: string): ChartSpec[] {
-  const kept = Object.hasOwn(document, project) ? document[project] : null;
-  return Array.isArray(kept) ? kept.filter(isSpec) : [];
+  const charts = Object.hasOwn(document, project) ? document[project] : null;
+  return Array.isArray(charts) ? charts.filter(isSpec) : [];
 }
 
 /** The document with a chart pinned, or unpinned if it was. */

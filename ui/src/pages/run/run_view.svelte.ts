@@ -119,16 +119,16 @@ export class RunView {
   }
 
   #recallSmoothing(project: string): void {
-    const kept = preferences.projectSmoothing[project] ?? preferences.smoothing;
-    if (kept && !this.#smoothingWasNamed && this.sync.state.smoothing.amount === 0) this.smooth(kept, false);
+    const saved = preferences.projectSmoothing[project] ?? preferences.smoothing;
+    if (saved && !this.#smoothingWasNamed && this.sync.state.smoothing.amount === 0) this.smooth(saved, false);
   }
 
   /** Smooths all charts, and saves the amount for the project. */
   smooth(amount: number, remembered = true): void {
-    const kept = Math.min(0.999, Math.max(0, amount));
-    this.sync.set({ smoothing: { ...this.sync.state.smoothing, amount: kept } });
+    const valid = Math.min(0.999, Math.max(0, amount));
+    this.sync.set({ smoothing: { ...this.sync.state.smoothing, amount: valid } });
     const project = this.row?.project ?? "";
-    if (remembered) prefer({ projectSmoothing: { ...preferences.projectSmoothing, [project]: kept } });
+    if (remembered) prefer({ projectSmoothing: { ...preferences.projectSmoothing, [project]: valid } });
   }
 
   /** The next axis that this run has. */

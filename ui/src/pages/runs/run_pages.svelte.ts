@@ -23,7 +23,7 @@ export class RunPages {
   tags = $state.raw<string[]>([]);
   attention = $state(0);
   #query: RunQuery | null = null;
-  #asked = new Set<number>();
+  #requested = new Set<number>();
   #turn = 0;
   #fetchedAt = -Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -31,7 +31,7 @@ export class RunPages {
   /** Loads another list. The old rows stay until its first page is there. */
   async load(query: RunQuery): Promise<void> {
     this.#query = query;
-    this.#asked = new Set([0]);
+    this.#requested = new Set([0]);
     this.#turn += 1;
     this.#fetchedAt = performance.now();
     await this.#fetch(0, true);
@@ -56,8 +56,8 @@ export class RunPages {
   /** Fetches missing rows of a range. */
   need(first: number, last: number): void {
     for (let page = Math.floor(first / PAGE_SIZE); page * PAGE_SIZE < last; page++) {
-      if (this.#asked.has(page) || page * PAGE_SIZE >= (this.total ?? 0)) continue;
-      this.#asked.add(page);
+      if (this.#requested.has(page) || page * PAGE_SIZE >= (this.total ?? 0)) continue;
+      this.#requested.add(page);
       void this.#fetch(page, false);
     }
   }
@@ -79,7 +79,7 @@ export class RunPages {
       const list = await api.get<RunList>("runs", { ...query, limit: PAGE_SIZE, offset: page * PAGE_SIZE });
       if (turn === this.#turn) this.#take(list, page, isFirst);
     } catch (error) {
-      this.#asked.delete(page);
+      this.#requested.delete(page);
       if (turn === this.#turn) this.problem = asApiError(error);
     }
   }
