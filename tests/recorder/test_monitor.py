@@ -225,9 +225,7 @@ def test_runs_of_one_name_in_two_projects_are_two_runs(folder: Path) -> None:
     assert read(folder, monitor.run_id).project == "speech"
 
 
-def test_the_first_log_call_starts_a_monitor(
-    monitor: TrainingMonitor, folder: Path
-) -> None:
+def test_the_first_log_call_starts_a_monitor(monitor: TrainingMonitor, folder: Path) -> None:
     monitor.record_metrics(0, 0.5, 0.1, 8)
     monitor.record_metrics(1, 0.4, 0.1, 8)
     monitor.stop_monitoring()

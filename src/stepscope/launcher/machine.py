@@ -57,7 +57,9 @@ class MachineWatch:
                     intervals[name] = sampler.interval_s or default_s
         self._sampling.configure(intervals, ())
 
-    def readings(self, seconds: float | None, sleep: Callable[[float], None] = time.sleep) -> Iterator[SamplerReadings]:
+    def readings(
+        self, seconds: float | None, sleep: Callable[[float], None] = time.sleep
+    ) -> Iterator[SamplerReadings]:
         """Yields all readings as they arrive, for a number of seconds or endlessly."""
         deadline = float("inf") if seconds is None else time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -122,7 +122,9 @@ def alerts_of(
         open=tuple(row for row in rows if row.resolved is None),
         past=tuple(past[:MAX_PAST]),
         rules=_rules(alerts, page_rules, all_runs),
-        channels=tuple(_channel(name, options) for name, options in {**DEFAULT_CHANNELS, **alerts.channels}.items()),
+        channels=tuple(
+            _channel(name, options) for name, options in {**DEFAULT_CHANNELS, **alerts.channels}.items()
+        ),
         silences=tuple(
             SilenceRow(
                 clean(silence.rule, 200),
@@ -142,7 +144,10 @@ def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule
     """Returns the rules of live runs: from the training script, or from settings other than these."""
     live = [run for run in runs if run.status in LIVE]
     from_training = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
-    return [*from_training, *rules_of_recorded_settings(((run.id, _recorded_settings(run)) for run in live), settings)]
+    return [
+        *from_training,
+        *rules_of_recorded_settings(((run.id, _recorded_settings(run)) for run in live), settings),
+    ]
 
 
 def _recorded_settings(run: Run) -> Alerts:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepscope.schema.series import Axis
     from stepscope.store.following import Counter
     from stepscope.store.sqlite import SqliteReader
-    from stepscope.timeline import Timeline
+    from stepscope.store.timeline import Timeline
 
 MAX_POINTS = 65_536
 """A longer series changes its axis in buckets instead of points, `OVERSAMPLING` for each requested one."""
