@@ -44,7 +44,7 @@ def test_a_failed_run_leads_with_exception_traceback_and_last_lines(troubled, op
 def test_a_killed_run_leads_with_what_became_of_its_process(troubled, open_page):
     page = open_page(troubled, f"/run/{KILLED}")
     page.get_by_test_id("failure").get_by_text("process 4000 was killed (no error message)").wait_for()
-    page.get_by_text("A process that is killed leaves no traceback.").wait_for()
+    page.get_by_text("A killed process leaves no traceback.").wait_for()
 
 
 @pytest.mark.parametrize("phone", [False, True])

@@ -17,8 +17,8 @@ from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
 from stepscope.steps.overhead import MIN_SHARE, Overhead
 from stepscope.steps.phase_sampling import FIRST_STEPS, PhaseSampling
 from stepscope.views.metrics.series_summaries import SeriesSummaries
+from stepscope.views.steps.phase_breakdown import phases_of
 from stepscope.views.steps.step_explorer import steps_of
-from stepscope.views.steps.step_phases import phases_of
 
 torch = pytest.importorskip("torch")
 

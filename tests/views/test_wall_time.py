@@ -23,7 +23,7 @@ from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_figures import figures_of
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 from stepscope.views.steps.step_rate import run_seconds
 
 torch = pytest.importorskip("torch")

@@ -17,7 +17,7 @@ from stepscope.recorder.monitor import TrainingMonitor
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.views.formatting import duration
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

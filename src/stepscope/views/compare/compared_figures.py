@@ -13,7 +13,7 @@ from stepscope.views.formatting import comparison, is_many_times, quantity, sign
 from stepscope.views.json_values import finite
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
 from stepscope.views.run_figures import data_wait
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 from stepscope.views.steps.step_values import step_values
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, STEP_SECONDS, ph
 from stepscope.views.metrics.catalogue import is_share
 from stepscope.views.metrics.metric_meaning import unit_of
 from stepscope.views.metrics.series_summaries import is_evaluation, is_loss
-from stepscope.views.steps.step_phases import phase_names
+from stepscope.views.steps.phase_breakdown import phase_names
 
 if TYPE_CHECKING:
     from stepscope.views.metrics.series_summaries import SeriesSummaries

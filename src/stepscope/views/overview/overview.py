@@ -19,7 +19,7 @@ from stepscope.views.overview.tile_steps import step_time_tile, throughput_tile
 from stepscope.views.overview.wall_time import wall_time_of
 from stepscope.views.run_context import RunContext
 from stepscope.views.runs.run_rows import eta_s
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stepscope.views.overview.wall_time import WallTime
     from stepscope.views.runs.marks import Marks
     from stepscope.views.runs.run_rows import FigureCache
-    from stepscope.views.steps.step_phases import PhaseShare
+    from stepscope.views.steps.phase_breakdown import PhaseShare
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from stepscope.schema.keys import (
     STEP_SECONDS,
 )
 from stepscope.views.formatting import percent
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 from stepscope.views.steps.step_rate import run_seconds, segment_seconds
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 from stepscope.schema.keys import OVERHEAD_RATIO, SAMPLED_RATIO, phase_key
 from stepscope.views.json_values import clean
 from stepscope.views.metrics.series_summaries import SeriesSummaries
+from stepscope.views.steps.phase_breakdown import phase_names
 from stepscope.views.steps.step_marks import StepMarks
-from stepscope.views.steps.step_phases import phase_names
 from stepscope.views.steps.step_values import MAX_STEPS, NO_VALUES, step_seconds, step_values
 
 if TYPE_CHECKING:

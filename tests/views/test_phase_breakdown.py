@@ -8,7 +8,7 @@ import pytest
 from stepscope.analysis.build import WindowRequest, build_window
 from stepscope.analysis.phase_shares import phase_shares
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.steps.step_phases import phases_of
+from stepscope.views.steps.phase_breakdown import phases_of
 from tests.views.made import PHASES, RUN, Made, trained
 
 
