@@ -47,7 +47,7 @@ export class LiveStream {
   private cursor = "";
   private baseKeys: string[] = [];
   private readonly chartKeys = new Map<string, number>();
-  private readonly wantedByOthers = new Map<string, string[]>();
+  private readonly keysOfOthers = new Map<string, string[]>();
   private openKeys: Set<string> | null = null;
   private gathering: { timer: number; since: string } | null = null;
   /** Events of the leading tab that came while this tab was catching up. */
@@ -173,7 +173,7 @@ export class LiveStream {
     this.leads = false;
     this.connection.close();
     this.openKeys = null;
-    this.chartKeysByOthers.clear();
+    this.keysOfOthers.clear();
     this.held = null;
     if (this.gathering) this.world.never(this.gathering.timer);
     this.gathering = null;
@@ -235,11 +235,11 @@ export class LiveStream {
         if (this.leads) this.connection.retryNow();
         break;
       case "leave":
-        this.chartKeysByOthers.delete(message.tab);
+        this.keysOfOthers.delete(message.tab);
         break;
       case "want":
         if (!this.leads) break;
-        this.chartKeysByOthers.set(message.tab, message.keys);
+        this.keysOfOthers.set(message.tab, message.keys);
         this.sharing?.post({
           kind: "state",
           state: this.state === "paused" ? "off" : this.state,
@@ -280,7 +280,7 @@ export class LiveStream {
   }
 
   private allKeys(): Set<string> {
-    return new Set([...this.ownKeys(), ...[...this.chartKeysByOthers.values()].flat()]);
+    return new Set([...this.ownKeys(), ...[...this.keysOfOthers.values()].flat()]);
   }
 
   private become(state: LiveState, retryInS = 0, problem = ""): void {
