@@ -74,9 +74,9 @@ def test_training_reports_once_why_the_agent_cannot_work_and_does_not_wait(
     assert TROUBLES[prepare] in result.stderr
     assert f"The records are safe in {folder / 'journal'}" in result.stderr
     assert len(list(list_journals(folder))) >= 1
-    found = store_checks.check_agent(folder, Settings())
-    assert found.outcome == "problem"
-    assert TROUBLES[prepare].split(".")[0] in found.found
+    check = store_checks.check_agent(folder, Settings())
+    assert check.outcome == "problem"
+    assert TROUBLES[prepare].split(".")[0] in check.found
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])

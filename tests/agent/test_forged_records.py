@@ -195,9 +195,9 @@ def test_names_that_come_twice_or_are_empty_are_kept(
     values = b"".join(layout.HEAD_WORD.pack(word) for word in (0, 5, 0, 0))
     put(folder, [(layout.KEYS, told(names), 50), (layout.ROW, values, 50)])
     take_in(folder, store).close()
-    found = {known.key: known.points for known in store.keys(NAME.run_id)}
-    assert found.pop("loss") == 40
-    assert sum(found.values()) == 2
+    points_by_key = {known.key: known.points for known in store.keys(NAME.run_id)}
+    assert points_by_key.pop("loss") == 40
+    assert sum(points_by_key.values()) == 2
     assert store.processes(NAME.run_id)[0].lost == 0
 
 

@@ -96,10 +96,13 @@ def test_facts_and_notices_are_stored_once_for_each_run_also_for_a_later_one(
     machine.update_processes([first, process(store, "two")])
     watch_until(machine, until, lambda: store.events("two"))
     for run in ("one", "two"):
-        told = {event.kind: (event.rank, event.fields) for event in store.events(run)}
+        events = {event.kind: (event.rank, event.fields) for event in store.events(run)}
         assert len(store.events(run)) == 2
-        assert told["device"] == (None, {"host": "node1", "device": "gpu-a", "name": "Scripted", "index": 0})
-        assert told["notice"] == (None, {"host": "node1", "text": "gpu-a has no fan."})
+        assert events["device"] == (
+            None,
+            {"host": "node1", "device": "gpu-a", "name": "Scripted", "index": 0},
+        )
+        assert events["notice"] == (None, {"host": "node1", "text": "gpu-a has no fan."})
 
 
 def test_a_run_that_has_ended_gets_no_more_and_sampling_is_paused(

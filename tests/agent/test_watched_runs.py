@@ -98,9 +98,9 @@ def test_a_gpu_that_falls_off_the_bus_is_reported_and_everything_else_goes_on(
     last = {facts: run.series("gpu/power_watts", device=facts.uuid).times[-1] for facts in plays}
     assert last[sound] - last[doomed] > 0.5
     assert run.series("cpu/utilization_ratio").times[-1] > last[doomed] + 0.5
-    told = [event.fields["text"] for event in run.events("notice") if "GPU 1" in event.fields["text"]]
-    assert len(told) == 1
-    assert "GPU is lost" in told[0]
+    texts = [event.fields["text"] for event in run.events("notice") if "GPU 1" in event.fields["text"]]
+    assert len(texts) == 1
+    assert "GPU is lost" in texts[0]
     assert run.status == "finished"
 
 

@@ -66,8 +66,8 @@ def test_no_error_message_or_traceback_holds_a_secret(tmp_path, content):
     (tmp_path / "s.yaml").write_text(content)
     with pytest.raises(ConfigError) as caught:
         load("s.yaml", environment={}, directory=tmp_path)
-    told = "".join(traceback.format_exception(caught.value))
-    assert CANARY not in told
+    printed = "".join(traceback.format_exception(caught.value))
+    assert CANARY not in printed
 
 
 def test_a_secret_in_a_variable_is_not_repeated(tmp_path):

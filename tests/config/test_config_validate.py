@@ -125,8 +125,8 @@ alerts:
 exporters: {grafana: {}}
 samplers: {gpuu: {}}
 """
-    found = [line for line in validated(capsys, content) if line.startswith("a.yaml:")]
-    assert [line.split(": ")[0] for line in found] == ["a.yaml:2", "a.yaml:4", "a.yaml:5", "a.yaml:6"]
+    errors = [line for line in validated(capsys, content) if line.startswith("a.yaml:")]
+    assert [line.split(": ")[0] for line in errors] == ["a.yaml:2", "a.yaml:4", "a.yaml:5", "a.yaml:6"]
 
 
 def test_a_mistake_of_one_kind_hides_none_of_another(capsys):

@@ -75,7 +75,7 @@ def reopen(kind, store: Store, tmp_path: Path):
 
 class TestProcesses:
     def test_a_process_is_read_back_as_it_was_stored(self, store):
-        told = process(
+        stored = process(
             segment="b2",
             rank=3,
             host="knoten-ü",
@@ -90,8 +90,8 @@ class TestProcesses:
             facts={"argv": ["train.py", "\ud800"], "torch": None, "mark": {"pid": 1}},
         )
         with store.transaction():
-            store.put_process(told)
-        assert store.processes(RUN) == [process(), told]
+            store.put_process(stored)
+        assert store.processes(RUN) == [process(), stored]
 
     def test_what_became_of_a_process_replaces_what_was_known_of_it(self, store):
         ended = process(status="finished", ended_ns=BEGUN_NS + 9, last_ns=BEGUN_NS + 8)
@@ -193,8 +193,8 @@ class TestPoints:
         for _ in range(2):
             assert sorted(points(store, "1").values.tolist()) == [0, 2, 3, 5, 6, 8]
             assert points(store, "loss").values.tolist() == [1, 4, 7]
-            found = store.buckets(Selection(RUN, "1"), 1)
-            assert (found.count[0], found.minimum[0], found.maximum[0]) == (6, 0, 8)
+            buckets = store.buckets(Selection(RUN, "1"), 1)
+            assert (buckets.count[0], buckets.minimum[0], buckets.maximum[0]) == (6, 0, 8)
             seal(store)
 
     def test_the_order_of_keys_makes_no_other_series(self, store):
@@ -280,36 +280,36 @@ class TestBuckets:
     def test_a_gap_has_the_width_of_its_zoom_and_no_buckets(self, store):
         append(store, {"loss": [1, 2]}, [0, 10_000])
         for _ in range(2):
-            found = store.buckets(Selection(RUN, "loss"), 1, 4097, 8000)
-            assert (len(found), found.width) == (0, 4096)
+            buckets = store.buckets(Selection(RUN, "loss"), 1, 4097, 8000)
+            assert (len(buckets), buckets.width) == (0, 4096)
             seal(store)
 
     def test_one_bucket_holds_everything_logged_from_zero_on(self, store):
         append(store, {"loss": [3, 1, np.nan, 2]}, [0, 5, 6, 700])
-        found = store.buckets(Selection(RUN, "loss"), 1)
-        assert (len(found), found.width, found.count[0], found.nonfinite[0]) == (1, 1024, 4, 1)
-        assert (found.minimum[0], found.maximum[0], found.mean[0], found.last[0]) == (1, 3, 2, 2)
-        assert found.times[0] == times(4)[-1] / 1e9
+        buckets = store.buckets(Selection(RUN, "loss"), 1)
+        assert (len(buckets), buckets.width, buckets.count[0], buckets.nonfinite[0]) == (1, 1024, 4, 1)
+        assert (buckets.minimum[0], buckets.maximum[0], buckets.mean[0], buckets.last[0]) == (1, 3, 2, 2)
+        assert buckets.times[0] == times(4)[-1] / 1e9
 
     @pytest.mark.parametrize("most", [0, 1, 2])
     def test_steps_on_both_sides_of_zero_take_two_buckets_at_least(self, store, most):
         append(store, {"loss": [1, 2, 3]}, [-(2**63), -1, 2**63 - 1])
-        found = store.buckets(Selection(RUN, "loss"), most)
-        assert (found.starts.tolist(), found.count.tolist()) == ([-(2**63), 0], [2, 1])
+        buckets = store.buckets(Selection(RUN, "loss"), most)
+        assert (buckets.starts.tolist(), buckets.count.tolist()) == ([-(2**63), 0], [2, 1])
 
     def test_a_bucket_without_a_finite_value_has_no_extremes(self, store):
         append(store, {"loss": [np.nan, np.inf, -np.inf]})
         for _ in range(2):
-            found = store.buckets(Selection(RUN, "loss"), 1)
-            assert (found.count[0], found.nonfinite[0]) == (3, 3)
-            assert np.isnan([found.minimum[0], found.maximum[0], found.mean[0]]).all()
+            buckets = store.buckets(Selection(RUN, "loss"), 1)
+            assert (buckets.count[0], buckets.nonfinite[0]) == (3, 3)
+            assert np.isnan([buckets.minimum[0], buckets.maximum[0], buckets.mean[0]]).all()
             seal(store)
 
     def test_a_sum_beyond_float64_is_infinite_and_hides_no_extreme(self, store):
         append(store, {"loss": [1.7e308, 1.6e308, 1.5e308]})
         for _ in range(2):
-            found = store.buckets(Selection(RUN, "loss"), 1)
-            assert (found.minimum[0], found.maximum[0], found.mean[0]) == (1.5e308, 1.7e308, np.inf)
+            buckets = store.buckets(Selection(RUN, "loss"), 1)
+            assert (buckets.minimum[0], buckets.maximum[0], buckets.mean[0]) == (1.5e308, 1.7e308, np.inf)
             seal(store)
 
     def test_ranks_are_joined_unless_one_is_asked_for(self, store):
@@ -323,10 +323,10 @@ class TestBuckets:
         values = np.arange(100.0)
         append(store, {"watts": values}, [0] * 100, read_ns, source(device="gpu0", axis="seconds"))
         for _ in range(2):
-            found = store.buckets(Selection(RUN, "watts"), 1000)
-            assert found.width == 1
-            assert found.starts.tolist() == list(range(BEGUN_NS // NS, BEGUN_NS // NS + 25))
-            assert set(found.count.tolist()) == {4}
+            buckets = store.buckets(Selection(RUN, "watts"), 1000)
+            assert buckets.width == 1
+            assert buckets.starts.tolist() == list(range(BEGUN_NS // NS, BEGUN_NS // NS + 25))
+            assert set(buckets.count.tolist()) == {4}
             begin = BEGUN_NS // NS + 3
             part = store.buckets(Selection(RUN, "watts"), 4, begin, begin + 9)
             assert_tells(part, read_ns // NS, values, 4, begin, begin + 9)
@@ -352,11 +352,11 @@ class TestEvents:
         assert store.events(RUN, "none") == []
 
     def test_events_of_the_same_time_stay_in_the_order_stored(self, store):
-        told = [Event("mark", BEGUN_NS, None, 0, "a1", {"at": at}) for at in range(5)]
+        events = [Event("mark", BEGUN_NS, None, 0, "a1", {"at": at}) for at in range(5)]
         with store.transaction():
-            for event in told:
+            for event in events:
                 store.put_event(RUN, event)
-        assert store.events(RUN) == told
+        assert store.events(RUN) == events
 
 
 class TestArrays:
@@ -433,8 +433,8 @@ class TestReopening:
         append(again, {"loss": np.arange(5000.0, 9000)}, range(5000, 9000), times(4000, after=5000))
         third = reopen()
         assert points(third).values.tolist() == list(range(9000))
-        found = third.buckets(Selection(RUN, "loss"), 100)
-        assert_tells(found, np.arange(9000), np.arange(9000.0), 100, 0, 8999)
+        buckets = third.buckets(Selection(RUN, "loss"), 100)
+        assert_tells(buckets, np.arange(9000), np.arange(9000.0), 100, 0, 8999)
 
     def test_a_process_that_ended_before_the_store_was_reopened_is_packed_all_the_same(self, store, reopen):
         values = np.ones(4000)

@@ -31,13 +31,13 @@ def loading(**modules):
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a driver")
 def test_without_a_driver_the_real_library_says_so():
-    found = find_gpus(kfd=NOWHERE)
-    assert not found.gpus
-    (notice,) = found.notices
+    gpus = find_gpus(kfd=NOWHERE)
+    assert not gpus.gpus
+    (notice,) = gpus.notices
     assert notice.subject == "gpu/nvidia"
     assert "libnvidia-ml.so.1 is missing" in notice.text
     assert "install its driver" in notice.text
-    found.close()
+    gpus.close()
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_without_a_driver_the_real_library_says_so():
     ],
 )
 def test_each_reason_has_its_sentence_and_its_remedy(code, words, remedy):
-    found = find_gpus(load=loading(pynvml=StandInNvml(start=Refusal(code))), kfd=NOWHERE)
-    (notice,) = found.notices
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(start=Refusal(code))), kfd=NOWHERE)
+    (notice,) = gpus.notices
     assert words in notice.text
     assert remedy in notice.text
     reason = reason_of_nvml(pynvml, pynvml.NVMLError(code))
@@ -73,26 +73,26 @@ def test_a_driver_that_shows_no_gpu_is_a_reason_too():
 def test_one_gpu_that_cannot_be_opened_is_named_beside_the_others():
     broken = an_h200(1)
     broken.answers["nvmlDeviceGetUUID"] = LOST
-    found = find_gpus(load=loading(pynvml=StandInNvml(an_h200(0), broken)), kfd=NOWHERE)
-    assert [gpu.facts.index for gpu in found.gpus] == [0]
-    (notice,) = found.notices
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200(0), broken)), kfd=NOWHERE)
+    assert [gpu.facts.index for gpu in gpus.gpus] == [0]
+    (notice,) = gpus.notices
     assert notice.subject == "gpu/nvidia/GPU 1"
     assert notice.text.startswith("GPU 1 cannot be monitored: GPU is lost.")
 
 
 def test_gpus_of_two_makers_are_found_together_and_let_go_together(tmp_path):
     nvml, amdsmi = StandInNvml(an_h200()), StandInAmdsmi()
-    found = find_gpus(load=loading(pynvml=nvml, amdsmi=amdsmi), kfd=tmp_path)
-    assert [gpu.facts.vendor for gpu in found.gpus] == ["NVIDIA", "AMD"]
-    assert not found.notices
-    found.close()
+    gpus = find_gpus(load=loading(pynvml=nvml, amdsmi=amdsmi), kfd=tmp_path)
+    assert [gpu.facts.vendor for gpu in gpus.gpus] == ["NVIDIA", "AMD"]
+    assert not gpus.notices
+    gpus.close()
     assert (nvml.opened, amdsmi.opened) == (0, 0)
 
 
 def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(tmp_path):
-    found = find_gpus(load=loading(amdsmi=StandInAmdsmi()), kfd=tmp_path)
-    assert [gpu.facts.vendor for gpu in found.gpus] == ["AMD"]
-    assert not found.notices
+    gpus = find_gpus(load=loading(amdsmi=StandInAmdsmi()), kfd=tmp_path)
+    assert [gpu.facts.vendor for gpu in gpus.gpus] == ["AMD"]
+    assert not gpus.notices
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(tmp_path):
     ],
 )
 def test_an_amd_gpu_that_cannot_be_watched_has_its_reason(tmp_path, modules, words):
-    found = find_gpus(load=loading(pynvml=StandInNvml(an_h200()), **modules), kfd=tmp_path)
-    assert [gpu.facts.vendor for gpu in found.gpus] == ["NVIDIA"]
-    (notice,) = found.notices
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200()), **modules), kfd=tmp_path)
+    assert [gpu.facts.vendor for gpu in gpus.gpus] == ["NVIDIA"]
+    (notice,) = gpus.notices
     assert notice.subject == "gpu/amd"
     assert words in notice.text
 

@@ -64,9 +64,9 @@ def test_what_may_not_be_read_is_unknown_and_what_has_ended_is_forgotten(tmp_pat
     clock = HandClock()
     written(tmp_path, FIRST)
     detail = MemoryDetail(10.0, tmp_path, clock, Costly(0.0))
-    found = detail.read_due([FIRST, SECOND])
-    assert list(found) == [FIRST]
+    shares = detail.read_due([FIRST, SECOND])
+    assert list(shares) == [FIRST]
     assert detail.known(SECOND) is None
-    assert detail.known(FIRST) == found[FIRST]
+    assert detail.known(FIRST) == shares[FIRST]
     detail.read_due([SECOND])
     assert detail.known(FIRST) is None

@@ -21,11 +21,11 @@ a line nobody understands
 
 def test_a_path_belongs_to_the_innermost_mount_around_it(tmp_path: Path) -> None:
     write(tmp_path, {"self/mountinfo": MOUNTINFO})
-    found = mounts(tmp_path)
-    assert mount_point("/data/my sets/train", found) == "/data/my sets"
-    assert mount_point("/data/mine", found) == "/data"
-    assert mount_point("/data", found) == "/data"
-    assert mount_point("/database", found) == "/"
+    mounted = mounts(tmp_path)
+    assert mount_point("/data/my sets/train", mounted) == "/data/my sets"
+    assert mount_point("/data/mine", mounted) == "/data"
+    assert mount_point("/data", mounted) == "/data"
+    assert mount_point("/database", mounted) == "/"
     assert mount_point("/anything", []) is None
 
 
@@ -36,11 +36,11 @@ def test_a_mount_has_its_kind_its_root_and_its_options(tmp_path: Path) -> None:
 
 
 def test_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
-    told = os.statvfs(tmp_path)
+    status = os.statvfs(tmp_path)
     room = space(tmp_path)
     assert room is not None
-    assert room.total_bytes == told.f_blocks * told.f_frsize
-    assert room.free_bytes == pytest.approx(told.f_bavail * told.f_frsize, rel=0.05)
+    assert room.total_bytes == status.f_blocks * status.f_frsize
+    assert room.free_bytes == pytest.approx(status.f_bavail * status.f_frsize, rel=0.05)
     assert 0 <= room.used_ratio <= 1
 
 

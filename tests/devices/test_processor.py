@@ -78,9 +78,9 @@ def test_the_clock_is_the_mean_of_all_policies_and_a_share_of_each_ones_best(tmp
     for name, (now, most) in policies.items():
         folder = f"devices/system/cpu/cpufreq/{name}"
         write(tmp_path, {f"{folder}/scaling_cur_freq": str(now), f"{folder}/cpuinfo_max_freq": str(most)})
-    found = clocks(tmp_path, tmp_path)
-    assert found is not None
-    assert (found.mean_hertz, found.most_ratio) == (2.5e9, 0.75)
+    clock = clocks(tmp_path, tmp_path)
+    assert clock is not None
+    assert (clock.mean_hertz, clock.most_ratio) == (2.5e9, 0.75)
 
 
 def test_a_virtual_machine_with_only_the_nominal_clock_reports_none(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_a_virtual_machine_with_only_the_nominal_clock_reports_none(tmp_path: Pa
     write(tmp_path, {"cpuinfo": CPUINFO.format(flag="", **block)})
     assert clocks(tmp_path, tmp_path) is None
     write(tmp_path, {"cpuinfo": CPUINFO.format(flag=" aperfmperf pni", **block)})
-    found = clocks(tmp_path, tmp_path)
-    assert found is not None
-    assert (found.mean_hertz, found.most_ratio) == (pytest.approx(2.5961e9), None)
+    clock = clocks(tmp_path, tmp_path)
+    assert clock is not None
+    assert (clock.mean_hertz, clock.most_ratio) == (pytest.approx(2.5961e9), None)
 
 
 def test_facts_tell_cores_from_threads_and_count_those_that_may_be_used(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def test_packages_memory_and_board_are_counted_and_their_parts_are_not(
     # The same package by another way in.
     shutil.copytree(powercap / "intel-rapl:0", powercap / "intel-rapl-mmio:0")
     (powercap / "intel-rapl").mkdir()
-    found = [(zone.kind, zone.device) for zone in find_zones(powercap, tmp_path)]
-    assert sorted(found) == [
+    zones = [(zone.kind, zone.device) for zone in find_zones(powercap, tmp_path)]
+    assert sorted(zones) == [
         ("dram", "package-0"),
         ("dram", "package-1"),
         ("package", "package-0"),

@@ -29,8 +29,8 @@ def test_a_device_that_was_away_starts_without_a_rate() -> None:
     rates: Rates[str] = Rates(clock)
     for counts in ({"sda": {"reads": 1}}, {}, {"sda": {"reads": 500}}):
         clock.now += 1
-        found = rates.since_last(counts)
-    assert found == {}
+        latest_rates = rates.since_last(counts)
+    assert latest_rates == {}
 
 
 def test_two_looks_at_one_moment_do_not_divide_by_nothing_and_lose_nothing() -> None:

@@ -68,8 +68,8 @@ def test_any_key_and_number_comes_back_as_logged(rows: list[dict[str, float]], n
                 expected.setdefault(clean(key), []).append(bits(float(value)))
         assert {info.key for info in run.keys()} == set(expected)
         for key, values in expected.items():
-            found = run.series(key).values
-            assert sorted(bits(value) for value in found) == sorted(values)
+            series = run.series(key).values
+            assert sorted(bits(value) for value in series) == sorted(values)
         assert not list(folder.parent.glob("etc"))
     finally:
         shutil.rmtree(folder)

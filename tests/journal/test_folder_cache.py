@@ -67,10 +67,10 @@ def test_a_change_is_seen_at_once(cache: Cache, tmp_path: Path, change: Callable
 def test_a_folder_that_has_just_changed_is_read_again_until_its_time_can_be_trusted(
     cache: Cache, tmp_path: Path
 ) -> None:
-    found = tmp_path.stat()
+    status = tmp_path.stat()
     cache.names()
     (tmp_path / "two").touch()
-    os.utime(tmp_path, ns=(found.st_atime_ns, found.st_mtime_ns))  # as if within one tick of the clock
+    os.utime(tmp_path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if within one tick of the clock
     assert cache.names() == ["one", "two"]
 
 

@@ -106,11 +106,11 @@ def test_free_space_is_reported_for_the_store_the_working_directories_and_furthe
         (proc / f"{pid}/cwd").symlink_to(root / "work/inner")
     sampler = disk(proc, HandClock(), _folder=root / "store/inner", paths=[str(root / "checkpoints")])
     samples = list(sampler.sample([watched(7), watched(8, 1), watched(99, 2)]))
-    told = os.statvfs(root)
+    status = os.statvfs(root)
     assert sorted(sample.device for sample in samples) == sorted(map(str, points))
     values = values_of(samples, str(root / "work"))
-    assert values["disk/total_bytes"] == told.f_blocks * told.f_frsize
-    assert values["disk/free_bytes"] == pytest.approx(told.f_bavail * told.f_frsize, rel=0.05)
+    assert values["disk/total_bytes"] == status.f_blocks * status.f_frsize
+    assert values["disk/free_bytes"] == pytest.approx(status.f_bavail * status.f_frsize, rel=0.05)
     assert 0 <= values["disk/used_ratio"] <= 1
 
 

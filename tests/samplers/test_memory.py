@@ -105,9 +105,9 @@ def test_swapping_faults_and_pressure_are_rates(proc: Path) -> None:
 
 
 def test_shared_memory_is_that_of_its_file_system(proc: Path, tmp_path: Path) -> None:
-    told = os.statvfs(tmp_path)
+    status = os.statvfs(tmp_path)
     values = values_of(memory(proc, shm=tmp_path).sample([]))
-    assert values["memory/shm_total_bytes"] == told.f_blocks * told.f_frsize
+    assert values["memory/shm_total_bytes"] == status.f_blocks * status.f_frsize
     assert 0 <= values["memory/shm_used_ratio"] <= 1
 
 

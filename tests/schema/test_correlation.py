@@ -24,9 +24,9 @@ def test_an_id_says_run_segment_and_rank() -> None:
 
 def test_ranks_on_all_hosts_share_a_trace_and_each_process_has_its_span() -> None:
     others = [replace(ME, rank=rank, host=host) for rank in range(4) for host in ("node1", "node2")]
-    found = [correlate(identity, pid, {}) for identity in others for pid in (1, 2)]
-    assert len({correlation.trace_id for correlation in found}) == 1
-    assert len({correlation.span_id for correlation in found}) == len(found)
+    correlations = [correlate(identity, pid, {}) for identity in others for pid in (1, 2)]
+    assert len({correlation.trace_id for correlation in correlations}) == 1
+    assert len({correlation.span_id for correlation in correlations}) == len(correlations)
 
 
 def test_another_segment_is_another_trace() -> None:
@@ -80,9 +80,9 @@ def test_a_later_version_of_the_standard_may_say_more() -> None:
 
 @given(st.text(st.characters(exclude_categories=[])))
 def test_no_text_is_fatal(text: str) -> None:
-    found = correlate(ME, 1, {"TRACEPARENT": text})
-    assert re.fullmatch("[0-9a-f]{32}", found.trace_id)
-    assert found.id == correlate(ME, 1, {}).id
+    correlation = correlate(ME, 1, {"TRACEPARENT": text})
+    assert re.fullmatch("[0-9a-f]{32}", correlation.trace_id)
+    assert correlation.id == correlate(ME, 1, {}).id
 
 
 @pytest.mark.parametrize("environment", [{}, {"TRACEPARENT": GIVEN}], ids=["of its own", "from outside"])
@@ -100,6 +100,6 @@ def test_a_process_started_elsewhere_joins_run_segment_and_trace(environment: di
 
 
 def test_any_name_of_a_run_can_be_correlated() -> None:
-    found = correlate(replace(ME, name="\ud800", segment="\ud800", host="\udcff"), 1, {})
-    assert re.fullmatch("[0-9a-f]{32}", found.trace_id)
-    assert re.fullmatch("[0-9a-f]{16}", found.span_id)
+    correlation = correlate(replace(ME, name="\ud800", segment="\ud800", host="\udcff"), 1, {})
+    assert re.fullmatch("[0-9a-f]{32}", correlation.trace_id)
+    assert re.fullmatch("[0-9a-f]{16}", correlation.span_id)

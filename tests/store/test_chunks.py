@@ -138,10 +138,10 @@ def test_a_flipped_bit_in_packed_numbers_is_noticed():
         damaged = bytearray(packed)
         damaged[at] ^= 16
         try:
-            found = unpack_floats(bytes(damaged), 1000)
+            unpacked = unpack_floats(bytes(damaged), 1000)
         except (ValueError, zstandard.ZstdError):
             continue
-        assert bits(found) == bits(values)
+        assert bits(unpacked) == bits(values)
 
 
 def test_threads_pack_and_unpack_at_the_same_time():

@@ -60,8 +60,8 @@ def test_a_changed_byte_in_the_log_is_no_shorter_store(tmp_path: Path, right: di
         changed = bytearray(log)
         changed[at] ^= 1 << draw.randrange(8)
         (place / "store.sqlite-wal").write_bytes(changed)
-        found = asked_of(place / "store.sqlite")
-        assert all(answer in ("refused", right[name]) for name, answer in found.items()), at
+        answers = asked_of(place / "store.sqlite")
+        assert all(answer in ("refused", right[name]) for name, answer in answers.items()), at
 
 
 def commit_ends(log: bytes) -> list[int]:

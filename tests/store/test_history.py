@@ -109,10 +109,10 @@ def bounds(rng, steps):
 
 
 def assert_agrees(store, steps, values, wanted, low, high):
-    found = store.buckets(LOSS, wanted, low, high)
+    buckets = store.buckets(LOSS, wanted, low, high)
     everything = (-(2**70), 2**70)
     assert_tells(
-        found,
+        buckets,
         steps,
         values,
         wanted,
@@ -226,33 +226,33 @@ def tall(tmp_path_factory):
 )
 def test_a_million_points_are_thinned_at_every_zoom(tall, wanted, low, high):
     store, steps, values = tall
-    found = store.buckets(LOSS, wanted, low, high)
+    buckets = store.buckets(LOSS, wanted, low, high)
     first = 0 if low is None else low
     last = int(steps[-1]) if high is None else high
-    width = found.width
+    width = buckets.width
     inside = (steps // width >= first // width) & (steps // width <= last // width)
     x, members = steps[inside] // width, values[inside]
     edges = np.flatnonzero(np.r_[True, x[1:] != x[:-1]])
     finite = np.isfinite(members)
-    assert len(found) <= wanted
-    assert (found.starts == x[edges] * width).all()
-    assert found.count.sum() == inside.sum()
-    assert (found.count == np.diff(np.r_[edges, len(x)])).all()
-    assert (found.minimum == np.minimum.reduceat(np.where(finite, members, np.inf), edges)).all()
-    assert (found.maximum == np.maximum.reduceat(np.where(finite, members, -np.inf), edges)).all()
-    assert (found.nonfinite == np.add.reduceat((~finite).astype(int), edges)).all()
+    assert len(buckets) <= wanted
+    assert (buckets.starts == x[edges] * width).all()
+    assert buckets.count.sum() == inside.sum()
+    assert (buckets.count == np.diff(np.r_[edges, len(x)])).all()
+    assert (buckets.minimum == np.minimum.reduceat(np.where(finite, members, np.inf), edges)).all()
+    assert (buckets.maximum == np.maximum.reduceat(np.where(finite, members, -np.inf), edges)).all()
+    assert (buckets.nonfinite == np.add.reduceat((~finite).astype(int), edges)).all()
     totals = np.add.reduceat(np.where(finite, members, 0), edges)
-    np.testing.assert_allclose(found.mean, totals / (found.count - found.nonfinite), rtol=1e-9)
-    np.testing.assert_equal(found.last, members[np.r_[edges[1:], len(x)] - 1])
+    np.testing.assert_allclose(buckets.mean, totals / (buckets.count - buckets.nonfinite), rtol=1e-9)
+    np.testing.assert_equal(buckets.last, members[np.r_[edges[1:], len(x)] - 1])
 
 
 def test_no_extreme_of_a_million_points_is_hidden(tall):
     store, _, values = tall
     finite = values[np.isfinite(values)]
     for wanted in (1, 10, 1000):
-        found = store.buckets(LOSS, wanted)
-        assert (found.minimum.min(), found.maximum.max()) == (finite.min(), finite.max())
-        assert found.nonfinite.sum() == 3
+        buckets = store.buckets(LOSS, wanted)
+        assert (buckets.minimum.min(), buckets.maximum.max()) == (finite.min(), finite.max())
+        assert buckets.nonfinite.sum() == 3
 
 
 def test_a_million_points_come_back_bit_for_bit(tall):
@@ -311,8 +311,8 @@ def test_of_points_logged_in_one_moment_the_last_logged_is_the_last(tmp_path_fac
             wide_then_narrow = [0, 10**6] if at < 3 else [5, 6]
             append(store, {"loss": [2.0 * at, 2.0 * at + 1]}, wide_then_narrow, times(1)[[0, 0]])
             seal(store)
-        found = store.buckets(LOSS, 2**18)
-        assert found.last[found.starts == 4].tolist() == [79]
+        buckets = store.buckets(LOSS, 2**18)
+        assert buckets.last[buckets.starts == 4].tolist() == [79]
 
 
 def test_seconds_are_walked_like_steps(tmp_path_factory):

@@ -140,9 +140,9 @@ class TestNetworkFileSystems:
     @pytest.mark.parametrize("kind", ["nfs", "nfs4", "lustre", "cifs", "fuse.sshfs", "fuse.unheard-of"])
     def test_on_a_network_the_database_goes_to_the_cache_of_this_machine(self, tmp_path, cache, kind):
         listed = mounts(tmp_path, ("/", "ext4"), (tmp_path, kind))
-        found = database(tmp_path / "runs", listed)
-        assert found.is_relative_to(cache / "stepscope")
-        assert found.name == "store.sqlite"
+        path = database(tmp_path / "runs", listed)
+        assert path.is_relative_to(cache / "stepscope")
+        assert path.name == "store.sqlite"
 
     def test_without_a_cache_folder_the_home_folder_has_one(self, tmp_path, monkeypatch):
         monkeypatch.delenv("XDG_CACHE_HOME")

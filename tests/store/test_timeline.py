@@ -74,9 +74,9 @@ def test_a_run_of_very_many_records_is_joined_by_buckets(
 
 def test_points_are_bucketed_by_step_within_bounds() -> None:
     points = Points(np.arange(100), np.arange(100) * 1.0, lambda: np.arange(100) * NS)
-    found = bucket_by_step(points, 4, None, None)
-    assert (found.width, found.starts.tolist()) == (32, [0, 32, 64, 96])
-    assert found.maximum.tolist() == [31.0, 63.0, 95.0, 99.0]
+    buckets = bucket_by_step(points, 4, None, None)
+    assert (buckets.width, buckets.starts.tolist()) == (32, [0, 32, 64, 96])
+    assert buckets.maximum.tolist() == [31.0, 63.0, 95.0, 99.0]
     part = bucket_by_step(points, 100, 40, 42)
     assert (part.starts.tolist(), part.mean.tolist()) == ([40, 41, 42], [40.0, 41.0, 42.0])
     assert len(bucket_by_step(points, 10, 500, None)) == 0
