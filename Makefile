@@ -7,7 +7,7 @@ PAGE := src/stepscope/web/page/source.sha256
 C_SOURCES := $(shell find src -name "*.c")
 UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
-.PHONY: setup page demo test test-all golden check fix bench clean
+.PHONY: setup page demo test test-all golden words check fix bench clean
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt hatch_build.py $(C_SOURCES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -40,7 +40,11 @@ test-all: setup $(PAGE)
 golden: setup
 	$(VENV)/bin/python -m tests.golden.surface
 
-check: setup $(PAGE)
+# Lists words and names that are hard to read, by the patterns in tests/guards/words.py.
+words: setup
+	$(VENV)/bin/python -m tests.guards.words
+
+check: setup words $(PAGE)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy

@@ -71,7 +71,7 @@ class GradientWatch:
         self,
         optimizers: Sequence[Any],
         read_model: Callable[[], LayerSums],
-        outlets: MetricSink,
+        sink: MetricSink,
         verdicts: Verdicts,
         pace: Pace,
         *,
@@ -80,8 +80,8 @@ class GradientWatch:
         import torch  # lazy: a caller with a model has loaded it
 
         self._torch, self._optimizers, self._read_model = torch, optimizers, read_model
-        self._sink, self._verdicts, self._with_layers = outlets, verdicts, with_layers
-        self._hooks = Hooks(torch, "The gradient monitor", outlets.guard, outlets.optimizer_steps)
+        self._sink, self._verdicts, self._with_layers = sink, verdicts, with_layers
+        self._hooks = Hooks(torch, "The gradient monitor", sink.guard, sink.optimizer_steps)
         self._draw = pace.draw
         self._gradient_sampling = RandomSampling(GRADIENT_SHARE * pace.budget_ratio, pace.every, self._draw)
         self._total_sampling = RandomSampling(TOTAL_SHARE * pace.budget_ratio, pace.every, self._draw)
