@@ -51,11 +51,11 @@ def validated(capsys, content: str) -> list[str]:
         ),
         (
             "exporters:\n  metrics_files:\n    directory: m\n    max_bytes: -1\n",
-            "a.yaml:4: exporters.metrics_files.max_bytes is -1; the least is 1,000.",
+            "a.yaml:4: exporters.metrics_files.max_bytes is -1; the minimum is 1,000.",
         ),
         (
             "exporters:\n  metrics_files:\n    directory: m\n    keep: 0\n",
-            "a.yaml:4: exporters.metrics_files.keep is 0; the least is 1.",
+            "a.yaml:4: exporters.metrics_files.keep is 0; the minimum is 1.",
         ),
         (
             "exporters:\n  csv_file: {}\n",
