@@ -188,7 +188,7 @@ def test_a_profile_is_plain_data() -> None:
     ("given", "says"),
     [
         ({}, "Pass either an example batch or input_shape"),
-        ({"example": torch.ones(1, 2), "input_shape": (2,)}, "Give either"),
+        ({"example": torch.ones(1, 2), "input_shape": (2,)}, "Pass either"),
         ({"example": torch.ones(0, 2)}, "The example batch is empty"),
         ({"example": ["text"]}, "has no tensor"),
     ],
