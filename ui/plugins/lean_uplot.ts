@@ -1,4 +1,4 @@
-// Leaves out of uPlot what no chart here uses: lines are drawn by painters of our own.
+// Removes the parts of uPlot that no chart here uses: our own code draws the lines.
 import type { Plugin } from "vite";
 
 const UNUSED: [string, string][] = [

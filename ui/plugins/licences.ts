@@ -1,4 +1,4 @@
-// Puts the licence of every package that ends up in the page beside its assets.
+// Writes the licence of every bundled package to a file beside the assets.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Plugin } from "vite";

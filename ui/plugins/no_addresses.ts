@@ -1,4 +1,4 @@
-// Takes the addresses out of the framework's error texts: the built page names no other site.
+// Removes URLs from the framework's error texts: the built page names no other site.
 import type { Plugin } from "vite";
 
 export function noAddresses(): Plugin {

@@ -1,4 +1,4 @@
-// Tells the worker which files make up the page, once they are named, and a version that changes with them.
+// Gives the service worker the list of built files, and a version that changes with them.
 import { createHash } from "node:crypto";
 import type { Plugin } from "vite";
 
@@ -16,7 +16,7 @@ export function serviceWorker(): Plugin {
         .filter((name) => name.startsWith("assets/") && !name.endsWith(".txt"))
         .sort();
       const page = bundle["index.html"];
-      // The names of files have the hashes of what is in them.
+      // File names contain a hash of their content.
       const version = createHash("sha256")
         .update(files.join("\n"))
         .update(worker.code)
