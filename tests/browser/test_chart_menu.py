@@ -185,7 +185,7 @@ def test_many_epochs_share_marks_in_the_event_lane(tmp_path, serve, open_page):
     assert all(
         one["x"] + 23 <= other["x"] for one, other in pairwise(sorted(boxes, key=lambda box: box["x"]))
     )
-    assert "beside it" in lane.locator(".mark").first.get_attribute("aria-label")
+    assert ", and " in lane.locator(".mark").first.get_attribute("aria-label")
     store.close()
 
 

@@ -101,7 +101,7 @@ def test_a_mistake_is_underlined_and_the_rule_cannot_be_kept(alerts):
 def test_what_the_run_does_not_have_is_doubted(alerts):
     editor = new_rule(alerts)
     editor.get_by_label("Condition").fill("los > 1")
-    said(alerts, "now: not known")
+    said(alerts, "now: unknown")
     said(alerts, "did you mean 'loss'")
 
 
@@ -147,10 +147,10 @@ def test_a_usual_rule_is_changed_which_takes_its_place_until_that_is_deleted_and
 def test_a_usual_rule_is_switched_off_and_on_again(alerts, rules):
     listed(alerts, "input_bound").locator("summary").click()
     alerts.get_by_role("button", name="Switch input_bound off").click()
-    listed(alerts, "input_bound").get_by_text("Off · usual").wait_for()
+    listed(alerts, "input_bound").get_by_text("Off · default").wait_for()
     assert dict(rules.read().switches) == {"input_bound": False}
     alerts.get_by_role("button", name="Switch input_bound on").click()
-    listed(alerts, "input_bound").get_by_text("Warning · usual").wait_for()
+    listed(alerts, "input_bound").get_by_text("Warning · default").wait_for()
     assert dict(rules.read().switches) == {}
 
 
