@@ -86,8 +86,8 @@ class Training:
         self.process.stdin = None
         assert self.process.wait(60) == 0
 
-    def told(self) -> list[str]:
-        """The rules of which the file in its folder tells."""
+    def rules(self) -> list[str]:
+        """The rules in the alert file of its folder."""
         path = self.home / "alerts.jsonl"
         notices = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [

@@ -135,7 +135,7 @@ def test_a_usual_rule_is_changed_which_takes_its_place_until_that_is_deleted_and
     box.fill("median(gpu/temperature_celsius, 1m) >= 70")
     editor.get_by_role("button", name="Save").click()
     listed(alerts, "gpu_hot").get_by_text("created here").wait_for()
-    assert rules.read().rules[0].rule.advice.startswith("Look at its fans")
+    assert rules.read().rules[0].rule.advice.startswith("Check its fans")
     listed(alerts, "gpu_hot").locator("summary").click()
     alerts.get_by_role("button", name="Delete gpu_hot").click()
     listed(alerts, "gpu_hot").get_by_text("default").wait_for()

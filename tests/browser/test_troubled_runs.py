@@ -52,7 +52,7 @@ def test_home_has_failures_and_nan_losses_under_needs_attention(troubled, open_p
     page = open_page(troubled, "/", phone=phone)
     attention = page.get_by_role("region", name="Needs attention")
     attention.get_by_text(REASON).first.wait_for()
-    attention.get_by_text("loss is NaN").first.wait_for()
+    attention.get_by_text("Loss became NaN").first.wait_for()
 
 
 @pytest.mark.parametrize("phone", [False, True])

@@ -82,7 +82,7 @@ def test_a_dead_network_is_a_delivery_error_without_secrets(name, nowhere, caplo
 
 
 def test_an_error_for_an_unreadable_secret_names_its_source(tmp_path):
-    with pytest.raises(ConfigError, match=r"alerts\.channels\.slack\.url: .*/gone: No such file"):
+    with pytest.raises(ConfigError, match=r"slack\.url: .*/gone, which cannot be read: No such file"):
         plugins.make("channels", "slack", Channel, {"url": {"file": str(tmp_path / "gone")}})
 
 

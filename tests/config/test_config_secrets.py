@@ -108,7 +108,7 @@ def test_a_reference_is_resolved_when_used(tmp_path):
     ("reference", "message"),
     [
         ({"env": "NOT_THERE"}, "variable NOT_THERE, which is not set"),
-        ({"file": "/not/there"}, "file /not/there: No such file"),
+        ({"file": "/not/there"}, "file /not/there, which cannot be read: No such file"),
         ({"vault": CANARY}, "text, {env: NAME} or {file: PATH}"),
     ],
 )

@@ -57,7 +57,8 @@ def render_api() -> str:
 def documented_imports() -> dict[str, set[str]]:
     """The names below `stepscope` that the documentation and the examples import, by module."""
     modules: dict[str, set[str]] = {}
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]:
+    pages = [path for path in ROOT.glob("*.md") if path.name != "CONTRIBUTING.md"]  # that is for work inside
+    for path in [*pages, *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]:
         for module, names in IMPORT.findall(path.read_text(encoding="utf-8")):
             modules.setdefault(module, set()).update(re.findall(r"\w+", names))
     return modules

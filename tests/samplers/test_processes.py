@@ -229,18 +229,20 @@ def test_two_real_workers_are_seen_at_work_in_each_epoch(
 def test_a_real_training_is_sampled_without_the_agent_it_started(start: Script) -> None:
     training = start(
         """
-        import sys, stepscope
+        import sys, time, stepscope
+        from stepscope.agent.process.election import agent_pid
         with stepscope.TrainingMonitor(run="watched") as monitor:
             monitor.log({"loss": 1.0})
-            children = open(f"/proc/self/task/{__import__('os').getpid()}/children").read().split()
-            print(*children, flush=True)
+            while agent_pid(monitor.directory) is None:
+                time.sleep(0.01)
+            print(agent_pid(monitor.directory), flush=True)
             sys.stdin.readline()
         """,
         stdin=subprocess.PIPE,
     )
     assert training.stdout is not None
-    started = [int(pid) for pid in training.stdout.readline().split()]
-    assert [pid for pid in started if process_state(pid) is not None], "the training has a child: its agent"
+    agent = int(training.stdout.readline())
+    assert process_state(agent) is not None
     one = Watched("a-run", "seg1", 0, training.pid, "rank")
     values = values_of(ProcessesSampler().sample([one]), owner=one)
     assert values["tree/processes"] == 1
