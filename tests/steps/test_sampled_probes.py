@@ -47,11 +47,15 @@ class Costly:
 
 
 class Broken:
+    def __init__(self) -> None:
+        self.is_closed = False
+
     def read(self, steps: int) -> Mapping[str, float]:
         raise RuntimeError("no figures today")
 
     def close(self) -> None:
-        """Nothing to undo."""
+        self.is_closed = True
+        raise RuntimeError("nor an end")
 
 
 @pytest.fixture
@@ -163,6 +167,18 @@ def test_a_failing_probe_is_switched_off_and_the_others_continue(
     assert [record.message for record in caplog.records] == [
         "Broken is switched off: RuntimeError('no figures today')"
     ]
+
+
+def test_a_probe_that_is_switched_off_is_closed_and_not_read_again(
+    evidence: SampledProbes, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken()
+    evidence.add(broken)
+    train(evidence, clock, 1, MS)
+    assert broken.is_closed
+    evidence.mark_changed(broken)
+    assert evidence.read_changed() == {}
+    assert len(caplog.records) == 1
 
 
 def test_closing_closes_all(evidence: SampledProbes, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -95,10 +96,14 @@ class SampledProbes:
     def _read(self, probes: list[Probe], steps: int) -> dict[str, float]:
         values: dict[str, float] = {}
         for probe in tuple(probes):
+            if probe not in self._probes:
+                continue  # switched off; its callback may still call `mark_changed`
             try:
                 values.update(probe.read(steps))
             except Exception as error:  # noqa: BLE001 - a failing probe must not stop the others
                 self._probes.remove(probe)
+                with suppress(Exception):
+                    probe.close()
                 name = type(probe).__name__
                 self._guard.complain(f"observer {name}", f"{name} is switched off: {error!r}", error)
         self._changed.clear()
