@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 import stepscope
+from tests import long_tests
 from tests.attack.outcomes import table
 
 # A job that is started in the background or by nohup ignores some signals, and so would all it starts.
@@ -27,6 +28,15 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the long tests, which `make test` leaves to CI and `make test-all`."""
+    names = long_tests.listed()
+    for item in items:
+        if item.nodeid.partition("[")[0] in names:
+            item.add_marker("long")
 
 
 @pytest.fixture(autouse=True)
