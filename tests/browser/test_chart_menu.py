@@ -98,7 +98,7 @@ def test_nothing_is_pinned_where_the_server_is_read_only(tmp_path, serve, open_p
     store.close()
 
 
-def test_a_y_range_is_typed_refused_when_wrong_kept_and_taken_back(metrics):
+def test_a_y_range_is_entered_validated_saved_and_reset(metrics):
     chart = metrics.get_by_test_id("chart-loss")
     choose(metrics, "chart-loss", "Set y range…")
     form = chart.get_by_role("form", name="y range")

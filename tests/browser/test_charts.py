@@ -68,7 +68,7 @@ def test_no_extreme_is_hidden_when_everything_is_shown(metrics):
     assert max(line["max"]) > 4.0
 
 
-def test_smoothing_is_kept_in_the_address_and_leaves_the_raw_line(served, open_page):
+def test_smoothing_is_in_the_url_and_keeps_the_raw_line(served, open_page):
     metrics = open_page(served, f"/run/{LIVE}/metrics")
     is_drawn(metrics, "chart-loss")
     metrics.get_by_label("Smoothing as a number").fill("0.9")

@@ -54,7 +54,7 @@ def said(page, words: str) -> None:
     page.get_by_test_id("rule-words").get_by_text(re.compile(words)).first.wait_for()
 
 
-def test_an_alert_asked_for_in_a_chart_becomes_a_rule_of_that_run(folder_and_server, open_page, rules):
+def test_an_alert_created_in_a_chart_becomes_a_rule_of_that_run(folder_and_server, open_page, rules):
     page = open_page(folder_and_server[1], f"/run/{LIVE}/metrics")
     is_drawn(page, "chart-loss")
     choose(page, "chart-loss", "Alert at this value…")
@@ -85,7 +85,7 @@ def test_a_rule_is_made_and_listed_with_where_it_comes_from(alerts, rules):
     assert (kept.rule.for_s, kept.rule.severity, kept.rule.channels) == (60.0, "critical", None)
 
 
-def test_a_mistake_is_underlined_and_the_rule_cannot_be_kept(alerts):
+def test_an_error_is_underlined_and_the_rule_cannot_be_saved(alerts):
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("odd")
     editor.get_by_label("Condition").fill("meen(loss, 2m) > 1")
@@ -122,9 +122,7 @@ def test_metrics_are_completed_by_the_keyboard_and_escape_closes_the_list_first(
     editor.wait_for(state="detached")
 
 
-def test_a_usual_rule_is_changed_which_takes_its_place_until_that_is_deleted_and_deletion_can_be_undone(
-    alerts, rules
-):
+def test_an_edited_default_rule_replaces_it_until_deleted_and_deletion_can_be_undone(alerts, rules):
     listed(alerts, "gpu_hot").locator("summary").click()
     alerts.get_by_role("button", name="Edit gpu_hot").click()
     editor = alerts.get_by_test_id("rule-editor")
@@ -144,7 +142,7 @@ def test_a_usual_rule_is_changed_which_takes_its_place_until_that_is_deleted_and
     assert str(rules.read().rules[0].rule.condition).endswith(">= 70")
 
 
-def test_a_usual_rule_is_switched_off_and_on_again(alerts, rules):
+def test_a_default_rule_is_switched_off_and_on_again(alerts, rules):
     listed(alerts, "input_bound").locator("summary").click()
     alerts.get_by_role("button", name="Switch input_bound off").click()
     listed(alerts, "input_bound").get_by_text("Off · default").wait_for()
@@ -154,7 +152,7 @@ def test_a_usual_rule_is_switched_off_and_on_again(alerts, rules):
     assert dict(rules.read().switches) == {}
 
 
-def test_what_the_server_refuses_is_said_in_the_editor(folder_and_server, open_page):
+def test_errors_of_the_server_are_shown_in_the_editor(folder_and_server, open_page):
     alerts = open_page(folder_and_server[1], "/alerts", allowed=("400 (Bad Request)",))
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("odd")
@@ -165,7 +163,7 @@ def test_what_the_server_refuses_is_said_in_the_editor(folder_and_server, open_p
     editor.get_by_role("alert").get_by_text("it must be a number of seconds").wait_for()
 
 
-def test_channels_and_the_runs_it_holds_in_are_chosen(alerts, rules):
+def test_channels_and_scope_of_a_rule_are_chosen(alerts, rules):
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("quiet")
     editor.get_by_label("Condition").fill("loss > 1")

@@ -24,7 +24,7 @@ def page(served, open_page):
     return page
 
 
-def test_a_shared_link_shows_the_same_to_somebody_with_other_preferences(page, served, browser):
+def test_a_shared_link_shows_the_same_with_other_preferences(page, served, browser):
     drag(page, "chart-loss", 0.2, 0.6)
     page.get_by_test_id("range").wait_for()
     page.get_by_test_id("run-menu").click()

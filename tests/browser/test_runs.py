@@ -23,7 +23,7 @@ def names(page) -> list[str]:
     return page.locator(ROWS).all_inner_texts()
 
 
-def test_a_filter_narrows_the_list_and_is_kept_in_the_address(runs):
+def test_a_filter_narrows_the_list_and_is_in_the_url(runs):
     runs.get_by_test_id("run-filter").fill("status:running")
     runs.get_by_role("link", name=CRASHED).wait_for(state="detached")
     assert set(names(runs)) == {LIVE, BEGUN}
@@ -112,7 +112,7 @@ def test_of_a_thousand_runs_only_those_in_view_are_drawn(tmp_path, serve, open_p
     store.close()
 
 
-def test_a_run_is_renamed_where_its_name_stands(look):
+def test_a_run_is_renamed_in_its_header(look):
     page = look(f"/run/{PLAIN}")
     page.get_by_test_id("run-name").click()
     page.get_by_label("Name of the run").fill("a better name")

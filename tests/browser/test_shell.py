@@ -76,7 +76,7 @@ def test_the_page_opens_without_its_server_and_says_that_it_is_gone(store, serve
     page.get_by_test_id("server-gone").wait_for(state="detached")
 
 
-def test_nothing_of_any_run_is_kept(store, serve, open_page):
+def test_no_data_of_runs_is_cached(store, serve, open_page):
     server = serve(store.folder)
     page = open_page(server, "/runs")
     is_kept(page)
@@ -122,7 +122,7 @@ def rebuild(page: Path) -> None:
     worker.write_text(re.sub(r'("version":)"\w+"', r'\1"0123456789abcdef"', worker.read_text("utf-8")))
 
 
-def test_who_is_shut_out_is_told_so_and_comes_in_with_the_token(store, serve, browser):
+def test_a_page_without_access_says_so_and_the_token_grants_it(store, serve, browser):
     server = serve(store.folder)
     visitor = Visitor(browser, server)
     page = visitor.go("/runs")

@@ -67,7 +67,7 @@ def test_the_events_of_a_run_are_as_wide_as_the_phone(look):
     assert lane.bounding_box()["width"] > 300
 
 
-def test_the_note_on_a_piece_of_evidence_stands_below_it(look):
+def test_the_note_on_evidence_is_below_it(look):
     page = look(f"/run/{LIVE}/diagnose", phone=True)
     row = page.get_by_test_id("findings").locator("table tr").first
     row.wait_for()

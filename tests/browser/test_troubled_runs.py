@@ -70,7 +70,7 @@ def test_the_list_has_those_that_need_attention_with_exception_and_nan(troubled,
     table.get_by_text(LONG).wait_for()
 
 
-def test_what_the_list_says_of_a_failure_leads_to_where_it_is_told(troubled, open_page):
+def test_the_failure_in_the_list_links_to_its_details(troubled, open_page):
     page = open_page(troubled, "/runs")
     page.get_by_test_id("run-table").get_by_text(REASON).first.click()
     page.get_by_test_id("failure").get_by_text(REASON).wait_for()
@@ -90,7 +90,7 @@ def test_the_page_of_a_nan_run_says_that_its_last_loss_is_nan(troubled, open_pag
     assert ended.locator("dl > div", has_text="Last loss").locator("dd").inner_text() == "NaN"
 
 
-def test_why_leads_to_the_verdict_it_stands_beside(troubled, open_page):
+def test_the_why_link_leads_to_the_same_verdict(troubled, open_page):
     page = open_page(troubled, f"/run/{NAN}")
     banner = page.get_by_test_id("verdict")
     said = banner.locator(".headline").inner_text()
@@ -109,7 +109,9 @@ def test_a_failed_run_is_not_called_healthy_where_it_is_diagnosed(troubled, open
 
 
 @pytest.mark.parametrize("phone", [False, True])
-def test_logs_that_were_not_kept_say_why_it_failed_and_what_to_type(troubled, open_page, phone):
+def test_logs_that_were_not_recorded_say_why_the_run_failed_and_how_to_record_them(
+    troubled, open_page, phone
+):
     page = open_page(troubled, f"/run/{SILENT}/logs", phone=phone)
     page.get_by_test_id("failure").get_by_text(REASON).wait_for()
     missing = page.get_by_test_id("not-captured").inner_text()
@@ -118,7 +120,7 @@ def test_logs_that_were_not_kept_say_why_it_failed_and_what_to_type(troubled, op
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
-def test_logs_that_were_kept_end_with_the_traceback(troubled, open_page):
+def test_recorded_logs_end_with_the_traceback(troubled, open_page):
     page = open_page(troubled, f"/run/{FAILED}/logs")
     is_settled(page)
     page.get_by_test_id("failure").get_by_text(REASON).wait_for()
