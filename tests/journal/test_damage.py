@@ -84,11 +84,12 @@ def check_damage(data: bytes, damage: tuple[str, float, int, int]) -> None:
                 for step, values in zip(rows.steps.tolist(), rows.values.tolist(), strict=True):
                     assert values == ([step + 0.25] if step % 2 else [step, -step])
         if damage[0] != "truncate":
-            # 64 bytes touch at most three frames of this journal, of which the names are written twice.
+            # 64 bytes touch at most three frames of this journal, and names are also elsewhere.
             assert len(steps) >= ROWS - 3
         assert lost_in(batches) == RECORDS - len(steps) - notes
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(damage=damages)
 def test_any_damage_costs_only_what_it_hits_and_is_counted(
@@ -104,6 +105,26 @@ def test_five_thousand_damages_cost_only_what_they_hit(
     original: bytes, damage: tuple[str, float, int, int]
 ) -> None:
     check_damage(original, damage)
+
+
+@pytest.mark.parametrize("mapping", ["always", "never"])
+def test_a_damage_that_hits_both_names_of_a_metric_costs_only_the_rows_it_hits(
+    mapping: str, folder: Path
+) -> None:
+    writer = writer_for(folder, mapping=mapping)
+    for step in range(ROWS):
+        writer.append_row({"loss": step + 0.25}, step)
+    writer.close({"status": "finished", "reason": ""})
+    ((_, path),) = list_journals(folder)
+    data = bytearray(path.read_bytes())
+    name = layout.to_json(["loss"])
+    first = data.index(name)
+    second = data.index(name, first + 1)
+    data[first : second + len(name)] = bytes(second + len(name) - first)
+    path.write_bytes(data)
+    batches = read_all(folder)
+    assert steps_of(batches) == list(range(1, ROWS))
+    assert lost_in(batches) == 1
 
 
 @settings(max_examples=200, deadline=None)

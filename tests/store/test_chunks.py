@@ -42,6 +42,7 @@ def test_any_bits_survive_as_floats(values):
     assert_floats_survive(values)
 
 
+@pytest.mark.slow
 @ordinary
 @given(mixed | whole | small_whole | singles | constant)
 def test_floats_of_every_shape_survive(values):

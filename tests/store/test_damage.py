@@ -1,5 +1,6 @@
 """A damaged or forged file gives a clear refusal or its data, never another exception."""
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepscope
-from stepscope.errors import NotFound, StoreError
+from stepscope.errors import NotFound, StoreError, StoreUnavailable
 from stepscope.schema.series import Selection
-from stepscope.store.sqlite import SqliteReader, SqliteStore
+from stepscope.store.sqlite import SqliteReader, SqliteStore, tables
 from tests.golden import make
 from tests.store.telling import append, bits, points, process, seal
 
@@ -65,6 +66,7 @@ def check_flips(tmp_path_factory, flips):
     read_or_refused(path)
 
 
+@pytest.mark.slow
 @ordinary
 @given(flips)
 def test_flipped_bytes_are_read_or_refused(tmp_path_factory, flips):
@@ -276,3 +278,32 @@ def test_a_reader_goes_on_after_it_met_damage(tmp_path):
     assert reader.events(RUN) == [make.EVENT]
     connection.close()
     reader.close()
+
+
+def test_a_store_that_cannot_be_written_says_so_and_keeps_what_it_has(tmp_path):
+    with contextlib.closing(SqliteStore(tmp_path / "store.sqlite")) as store:
+        with store.transaction():
+            store.put_process(process())
+        store._connection.execute("PRAGMA max_page_count = 1")  # as on a full disk
+        with pytest.raises(StoreUnavailable, match="cannot be written: database or disk is full"):
+            append(store, {"loss": np.random.default_rng(1).standard_normal(100_000)})
+        assert store.processes(process().run_id) == [process()]
+        assert store.keys(process().run_id) == []
+
+
+def test_a_store_whose_tables_are_made_while_it_is_opened_is_not_called_damaged(tmp_path) -> None:
+    path = tmp_path / "store.sqlite"
+    writer = sqlite3.connect(path, isolation_level=None)
+    reader = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+
+    def make_tables_after_the_version_is_read(statement: str) -> None:
+        if "sqlite_master" in statement and not tables.version_of(writer):
+            tables.migrate(writer)
+
+    reader.set_trace_callback(make_tables_after_the_version_is_read)
+    with pytest.raises(NotFound, match="only being made"):
+        tables.check_before_reading(reader, path)
+    tables.check_before_reading(reader, path)
+    reader.close()
+    writer.close()

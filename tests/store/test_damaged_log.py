@@ -15,8 +15,7 @@ import pytest
 import stepscope
 from stepscope.cli.main import main
 from stepscope.errors import StoreError
-from stepscope.store import log_check
-from stepscope.store.sqlite import SqliteReader, SqliteStore
+from stepscope.store.sqlite import SqliteReader, SqliteStore, log_check
 from tests.store.telling import process
 from tests.store.test_flipped_bytes import asked_of, fill
 
@@ -48,6 +47,7 @@ def left_by_a_killed_writer(place: Path) -> Path:
     return place / "store.sqlite"
 
 
+@pytest.mark.slow
 def test_a_changed_byte_in_the_log_is_no_shorter_store(tmp_path: Path, right: dict[str, object]) -> None:
     made, place = tmp_path / "made", tmp_path / "place"
     made.mkdir()
@@ -173,6 +173,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_reader_survives_that_its_writer_cuts_the_log_off_meanwhile(tmp_path: Path) -> None:
     database = tmp_path / "store.sqlite"
     connection = sqlite3.connect(database, isolation_level=None)
@@ -183,7 +184,7 @@ def test_a_reader_survives_that_its_writer_cuts_the_log_off_meanwhile(tmp_path: 
     )
     reading = f"""
 from pathlib import Path
-from stepscope.store.log_check import _looks_damaged
+from stepscope.store.sqlite.log_check import _looks_damaged
 while True:
     _looks_damaged(Path({str(database)!r}))
 """
@@ -197,3 +198,36 @@ while True:
             process.kill()
             process.communicate()
         connection.close()
+
+
+LOCKING = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as index:
+    fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)  # held by whoever uses the index
+"""
+
+
+def test_a_reader_in_the_process_of_the_writer_leaves_the_locks_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    store = SqliteStore(path)
+    fill(store)
+    readers = [SqliteReader(path) for _ in range(3)]
+    for reader in readers:
+        reader.close()
+    command = [sys.executable, "-c", LOCKING, f"{path}-shm"]
+    tried = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert "BlockingIOError" in tried.stderr
+    store.close()
+
+
+def test_indexes_of_logs_that_were_deleted_are_closed(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    opened = []
+    for _ in range(5):
+        store = SqliteStore(path)
+        fill(store)
+        SqliteReader(path).close()
+        store.close()
+        path.unlink()
+        opened.append(len(os.listdir("/proc/self/fd")))
+    assert len(set(opened)) == 1

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from stepscope.schema.series import Buckets, Selection
 from stepscope.store.base import Store
-from stepscope.store.sqlite import SqliteStore
+from stepscope.store.sqlite import SqliteStore, history
+from stepscope.store.sqlite.sealing import BLOCK_ROWS
 from tests.store.telling import (
     NS,
     RUN,
@@ -148,12 +149,14 @@ def check_short_blocks(tmp_path_factory, walk, seed, parts, wanted):
         assert_agrees(store, steps, values, wanted, None, None)
 
 
+@pytest.mark.slow
 @ordinary
 @given(walks, seeds, batches, most)
 def test_points_and_buckets_of_any_batches_are_exact(tmp_path_factory, walk, seed, sizes, wanted):
     check_batches(tmp_path_factory, walk, seed, sizes, wanted)
 
 
+@pytest.mark.slow
 @ordinary
 @given(walks, seeds, st.integers(1, 40), most)
 def test_points_and_buckets_of_any_blocks_are_exact(tmp_path_factory, walk, seed, parts, wanted):
@@ -178,6 +181,7 @@ def test_points_and_buckets_of_any_blocks_are_exact_in_a_long_search(
     check_short_blocks(tmp_path_factory, walk, seed, parts, wanted)
 
 
+@pytest.mark.slow
 @ordinary
 @given(seeds, st.integers(2, 6), most)
 def test_a_series_spread_over_key_sets_ranks_and_segments_is_bucketed_as_one(
@@ -339,3 +343,13 @@ def test_a_store_needs_few_bytes_for_each_point(tmp_path: Path):
     append(store, columns, times_ns=times(1) + jitter)
     assert store.bytes_used() / (10 * rows) < 6
     store.close()
+
+
+def test_only_the_newest_block_is_unpacked_for_what_is_new(tmp_path_factory, monkeypatch):
+    with new_store(tmp_path_factory) as store:
+        append(store, {"loss": np.arange(5.0 * BLOCK_ROWS)})
+        unpacked = []
+        unpack = history.unpack_floats
+        monkeypatch.setattr(history, "unpack_floats", lambda *given: unpacked.append(1) or unpack(*given))
+        assert len(store.points_since(LOSS, 5 * BLOCK_ROWS - 10)) == 10
+        assert len(unpacked) == 1

@@ -16,8 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
-from stepscope.store.connecting import IN_MEMORY
 from stepscope.store.sqlite import SqliteReader, SqliteStore
+from stepscope.store.sqlite.connecting import IN_MEMORY
 from tests.golden import make
 from tests.store.telling import RUN, append, process, seal, source, times
 
@@ -90,6 +90,7 @@ def test_only_the_keys_that_are_asked_for_are_answered(store: SqliteStore) -> No
     assert store.summaries(RUN, []) == store.summaries("nobody") == []
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(width=64)))
 def test_any_numbers_at_all_can_be_summed_up(values: np.ndarray) -> None:
     store = SqliteStore(IN_MEMORY)

@@ -28,6 +28,9 @@ TRACED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM
 TRACE_BYTES = 1 << 16
 """Size of such a part. The order of the signals above never changes: new ones are appended."""
 
+ALL = -1
+"""Instead of a number of bytes: the whole file."""
+
 _NAME = re.compile(r"(?P<segment>[0-9a-z]+)-r(?P<rank>\d+)-(?P<pid>\d+)\.(?P<number>\d+)\Z")
 
 
@@ -86,6 +89,12 @@ def parse(path: Path) -> JournalName | None:
     return JournalName(path.parent.name, match["segment"], rank, pid, number)
 
 
+def number_of(path: Path) -> int:
+    """The number of a file within the journal of its process; -1 for a file of another kind."""
+    name = parse(path)
+    return -1 if name is None else name.number
+
+
 @dataclass(frozen=True)
 class Listing:
     """The contents of a store's journal folder."""
@@ -139,6 +148,28 @@ def opening_of(path: Path) -> dict[str, Any] | None:
         return dict(json.loads(body)) if kind_and_set >> 28 == layout.OPEN else None
     except (OSError, ValueError, TypeError, struct.error):
         return None
+
+
+def stored_so_far(path: Path) -> int:
+    """How far the agent has stored a file, as it has marked there: 0 for no mark, else bytes or ALL."""
+    head, _ = header_of(path)
+    if head[layout.STORED_AT : layout.STORED_AT + 1] == b"\x01":
+        return ALL
+    return 8 * int.from_bytes(head[layout.STORED_SO_FAR], "little")
+
+
+def header_of(path: Path) -> tuple[bytes, int]:
+    """The header and the size of a file; empty and 0 when it is gone, or may not be read."""
+    try:
+        descriptor = open_file(path)
+    except (OSError, JournalError):
+        return b"", 0
+    try:
+        return os.pread(descriptor, layout.HEADER_BYTES, 0), os.fstat(descriptor).st_size
+    except OSError:
+        return b"", 0
+    finally:
+        os.close(descriptor)
 
 
 def entries_of(folder: str | Path, on_error: Callable[[Path, OSError], None] = _ignore) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from stepscope.descriptors import RememberedFile, remember
 from stepscope.journal import layout
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ class HeldFile:
         self.path, self._held, self._flags = path, descriptor, flags
         self.file_id = file_id
         """The id under which the store keeps the offset of the file."""
-        self._home = _identity(path.parents[1])
+        self._home = _home_of(path)
+        self._missed_at_s: float | None = None
 
     def descriptor(self) -> int | None:
         """A descriptor of this file; None where it was closed and another file, or none, is at its path."""
@@ -44,7 +48,16 @@ class HeldFile:
 
     def is_home_in_place(self) -> bool:
         """Whether the journal folder is still the one in which the file was created."""
-        return self._home is not None and self._home == _identity(self.path.parents[1])
+        try:
+            return self._home is not None and self._home.is_in_place()
+        except OSError:
+            return False
+
+    def missing_for_s(self) -> float:
+        """Seconds since the first call, which was made when the file was found to be deleted."""
+        now_s = time.monotonic()
+        self._missed_at_s = now_s if self._missed_at_s is None else self._missed_at_s
+        return now_s - self._missed_at_s
 
     def moved_to(self) -> Path | None:
         """The current path of the file; None when it was deleted."""
@@ -88,12 +101,21 @@ class HeldFile:
         self._held.close()
 
 
-def _identity(folder: Path) -> tuple[int, int] | None:
+_homes: weakref.WeakValueDictionary[Path, RememberedFile] = weakref.WeakValueDictionary()
+
+
+def _home_of(path: Path) -> RememberedFile | None:
+    """The journal folder in which a file is created, remembered once for all files of it."""
+    folder = path.parents[1]
+    home = _homes.get(folder)
     try:
-        status = folder.stat()
+        if home is None or not home.is_in_place():
+            home = remember(folder)
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    if home is not None:
+        _homes[folder] = home
+    return home
 
 
 def trimmed(frames: bytes) -> bytes:

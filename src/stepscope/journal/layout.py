@@ -17,7 +17,7 @@ offset size    meaning
 40     8       wall clock minus monotonic clock in ns, when the process began
 48     8       numbers below the count that no frame has, not even a ``VOID``: there was no room for one
 56     4       CRC-32 of magic, version, file id and clock; 0: written by a version that had none
-60     4       0
+60     4       how far the store has this file, in units of eight bytes; only marked while the agent is behind
 ====== ======= ==============================================================
 
 A frame is a multiple of eight bytes, so consecutive rows of one key set are one array:
@@ -37,6 +37,9 @@ Payloads: ``KEYS`` a JSON list of names; ``ROW`` monotonic time in ns, step, one
 ``EVENT``, ``OPEN`` and ``END`` a JSON object; ``ARRAY`` the length of a JSON object, that object, raw
 bytes; ``PAD`` nothing; ``VOID`` nothing either, in place of a frame that was written to the next file with a
 number of that file. JSON is padded with blanks.
+
+Every ``KEYS`` is written three times: before the first row that needs it, shortly after that row, and, once
+the file is complete, at its end, which may lie after unused zeros.
 
 An ``EVENT`` has its origin in place of the key-set id: 1 stepscope's own, with its fields beside `kind`,
 `step` and `time`; 2 the user's, with the fields in a separate object, so that no name a user chooses can be
@@ -64,6 +67,7 @@ UNUSED_NUMBERS: Final = slice(48, 56)
 CLOSED_AT: Final = 28
 RETIRE_AT: Final = 29
 STORED_AT: Final = 30
+STORED_SO_FAR: Final = slice(60, 64)
 FILE_ID: Final = slice(32, 40)
 
 MARKER: Final = 0xA55C
@@ -83,6 +87,8 @@ OF_UNKNOWN, OF_STEPSCOPE, OF_USER = range(3)
 NO_SEQUENCE: Final = 0xFFFFFFFF
 
 PAD_BYTES: Final = 64
+NAMES_BYTES: Final = 4096
+"""Room at the end of a file for the names of its key sets, once more."""
 MAX_INTEGER_BITS: Final = 4096
 """Python itself refuses to parse much longer integers."""
 

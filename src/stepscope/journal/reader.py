@@ -13,7 +13,7 @@ import numpy as np
 from stepscope.descriptors import hold, open_above_streams
 from stepscope.errors import JournalError
 from stepscope.journal import layout, records
-from stepscope.journal.folder import open_file, opening_of
+from stepscope.journal.folder import header_of, open_file, opening_of
 from stepscope.journal.records import BadRecordError
 from stepscope.journal.scan import Scan, next_frame
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-READ_BYTES = 8 << 20
+READ_BYTES = 1 << 20
+"""The most that is read at once: more is stored in several transactions, each of which shows progress."""
 MAX_EXTRA_NUMBERS = 1024
 """Sequence numbers beyond its frames that a file may have: threads took them when it was full."""
 MAX_REPORTED = 5
@@ -67,17 +68,7 @@ class Written:
 
 def written_so_far(path: Path) -> Written:
     """How far a file is written; an end of 0 when it is gone, has no header, or may not be read."""
-    try:
-        descriptor = open_file(path)
-    except (OSError, JournalError):
-        return Written(0, 0)
-    try:
-        head = os.pread(descriptor, layout.HEADER_BYTES, 0)
-        size = os.fstat(descriptor).st_size
-    except OSError:
-        head, size = b"", 0
-    finally:
-        os.close(descriptor)
+    head, size = header_of(path)
     if len(head) < layout.HEADER_BYTES:
         return Written(0, 0)
     _, committed, _, version, _, _, _, file_id, *_ = layout.HEADER.unpack(head)
@@ -169,17 +160,24 @@ class JournalReader:
         with contextlib.suppress(OSError):
             self._mark(layout.STORED_AT)
 
-    def _mark(self, at: int) -> None:
+    def mark_stored_so_far(self) -> None:
+        """Marks how far the file is stored, for a writer that waits: storing all of it may take long."""
+        with contextlib.suppress(OSError):
+            self._mark(layout.STORED_SO_FAR.start, (self.offset // 8).to_bytes(4, "little"))
+
+    def _mark(self, at: int, mark: bytes = b"\x01") -> None:
         descriptor = open_above_streams(self.path, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, b"\x01", at)
+            os.pwrite(descriptor, mark, at)
         finally:
             os.close(descriptor)
 
     def read(self, *, final: bool = False) -> Batch:
         """Reads what was written since the last call; `final` when the writer has closed it or ended."""
-        end, count = self._written(final=final)
+        end, committed, count = self._written(final=final)
         stop = min(end, self.offset + READ_BYTES)
+        if 0 < committed <= stop:
+            stop = end  # what is behind it is unused
         data = os.pread(self._descriptor, max(stop - self.offset, 0), self.offset)
         batch = Batch()
         if final and end < layout.HEADER_BYTES and not self._refused:
@@ -198,8 +196,8 @@ class JournalReader:
         unused = int.from_bytes(os.pread(self._descriptor, 8, layout.UNUSED_NUMBERS.start), "little")
         return unused if self._intact_header and unused < known else 0
 
-    def _written(self, *, final: bool) -> tuple[int, int]:
-        """How far the file is written, and how many records the writer has counted."""
+    def _written(self, *, final: bool) -> tuple[int, int, int]:
+        """How far to read, and the length (0 where unknown) and number of records the writer has counted."""
         size = os.fstat(self._descriptor).st_size
         head = os.pread(self._descriptor, 16, layout.COMMITTED.start)
         committed = int.from_bytes(head[:8], "little")
@@ -207,8 +205,8 @@ class JournalReader:
         if not self._intact_header or count > (committed or size) // layout.MIN_FRAME:
             count = 0
         if final or committed == 0 or not self._intact_header:
-            return size, count
-        return min(committed, size), count
+            return size, committed if self._intact_header else 0, count
+        return min(committed, size), committed, count
 
     def _catch_up(self, offset: int) -> None:
         """Restores key sets and numbering from what an earlier reader has already read."""
@@ -289,7 +287,7 @@ class JournalReader:
         except BadRecordError as error:
             self._refuse(str(error), batch, 0)
             return
-        # Every set is declared twice, identically: other names under its number are an error.
+        # Every set is declared several times, identically: other names under its number are an error.
         if self._sets.setdefault(set_id, names) != names:
             self._refuse(f"key set {set_id} was declared again with other names", batch, 0)
 

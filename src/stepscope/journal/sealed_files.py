@@ -14,6 +14,7 @@ from stepscope.journal.segment import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from stepscope.journal.held_file import HeldFile, Whereabouts
     from stepscope.journal.segment import Segment
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     """Creates a new file for an old one, of at least that size, and fills it; None if it cannot."""
 
 MAX_HELD = 32
+
+UNCERTAIN_S = 1.0
+"""How long a deleted file may still be part of a folder that is being deleted."""
+
+GIVEN_UP_S = 5.0
+"""How long the end of a run waits for a deleted file that cannot be written again: whoever deletes the folder
+may delete the new one as well."""
 
 
 class SealedFiles:
@@ -75,6 +83,16 @@ class SealedFiles:
         states = (_whereabouts(file) or "in place" for file, _ in self._files)
         return next((state for state in states if state != "in place"), "in place")
 
+    def uncertain(self) -> list[Path]:
+        """Deleted files that may not be stored, and were not deleted long ago: they may be written again."""
+        return [
+            file.path
+            for file, _ in self._files
+            if _whereabouts(file) in {"in place", "deleted"}
+            and file.whereabouts() == "deleted"
+            and file.missing_for_s() <= GIVEN_UP_S
+        ]
+
     def deleted_records(self) -> int:
         """Records of files that were deleted before they were stored."""
         return sum(records for file, records in self._files if _whereabouts(file) == "deleted")
@@ -96,10 +114,16 @@ class SealedFiles:
 def _whereabouts(file: HeldFile) -> Whereabouts | None:
     """The state of a file; None when it is stored: the agent may be deleting files at the moment."""
     state = file.whereabouts()
-    # Checked afterwards: a file is marked before it is deleted. Earlier versions of the agent do not mark.
-    if file.is_stored() or (state == "deleted" and (file.is_home_in_place() or file.descriptor() is None)):
-        return None  # or it cannot be recovered: other code had closed it before it was deleted
-    return state
+    if file.is_stored():  # checked afterwards: a file is marked before it is deleted
+        return None
+    if state != "deleted":
+        return state
+    if file.descriptor() is None:
+        return None  # it cannot be recovered: other code had closed it before it was deleted
+    if not file.is_home_in_place():
+        return "deleted"
+    # Earlier versions of the agent do not mark. But a folder that is being deleted loses its files first.
+    return None if file.missing_for_s() > UNCERTAIN_S else "in place"
 
 
 def _copy(file: HeldFile, replace: Replace) -> Segment | None:

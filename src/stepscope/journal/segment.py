@@ -35,6 +35,8 @@ class Segment(Protocol):
     file: HeldFile | None
     size: int
     sets: dict[tuple[object, ...], KeySet]
+    names: bytearray
+    """Declarations of key sets, to be repeated at the end of the file."""
     next_sequence: Callable[[], int]
     next_set_id: Callable[[], int]
     committed: memoryview
@@ -86,7 +88,13 @@ def hand_over(old: Segment, new: Segment) -> None:
     """Moves frames, key sets and numbering to an empty segment, and seals the old one."""
     old.seal()
     fill(new, old.frames())
-    new.sets, new.next_set_id = old.sets, old.next_set_id
+    new.sets, new.names, new.next_set_id = old.sets, old.names, old.next_set_id
+
+
+def repeat_at_end(segment: Segment, declaration: bytes) -> None:
+    """Writes a declaration of names once more when the segment is sealed, if there is room for it."""
+    if len(segment.names) + len(declaration) <= layout.NAMES_BYTES:
+        segment.names += declaration
 
 
 def write_last(segment: Segment, kind: int, payload: bytes) -> None:
@@ -113,6 +121,7 @@ class MappedSegment:
         mapping.write(header(clock_base_ns, _new_id() if file is None else file.file_id))
         self.size = len(mapping)
         self.sets: dict[tuple[object, ...], KeySet] = {}
+        self.names = bytearray()
         self.write = mapping.write
         self.tell = mapping.tell
         self.next_sequence = itertools.count().__next__
@@ -125,7 +134,7 @@ class MappedSegment:
         """Allocates the whole file first, so that a full disk is an error here and never later."""
         descriptor = hold(open_above_streams(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         try:
-            os.posix_fallocate(descriptor.number, 0, size)
+            os.posix_fallocate(descriptor.number, 0, size + layout.NAMES_BYTES)
             mapping, held = map_file(descriptor.number, size)
         except OSError:
             descriptor.close()
@@ -137,7 +146,15 @@ class MappedSegment:
     def seal(self) -> None:
         """Moves the position to the end: from here on no thread can write."""
         self._map.seek(0, os.SEEK_END)
+        self._write_names()
         self._map[layout.CLOSED_AT] = 1
+
+    def _write_names(self) -> None:
+        """Writes them after the mapped part: a thread may still be writing its frame inside it."""
+        descriptor = None if self.file is None else self.file.descriptor()
+        if descriptor is not None:
+            with contextlib.suppress(OSError):  # each name is in the file twice already
+                os.pwrite(descriptor, self.names, self.size)
 
     def frames(self) -> bytes:
         """Every frame of a sealed segment."""
@@ -180,6 +197,7 @@ class AppendedSegment:
         self.size = size
         self._used = 0
         self.sets: dict[tuple[object, ...], KeySet] = {}
+        self.names = bytearray()
         self.next_sequence = itertools.count().__next__
         self.next_set_id = itertools.count(1).__next__
         self.committed = memoryview(bytearray(16)).cast("Q")
@@ -217,6 +235,9 @@ class AppendedSegment:
             if self._used == SEALED:
                 return
             self._used = SEALED
+            if (descriptor := self._file.descriptor()) is not None:
+                with contextlib.suppress(OSError):  # each name is in the file twice already
+                    os.write(descriptor, self.names)
         # Numbers that threads have taken but not written by now have no frame here.
         count = self._highest + 1
         self._write_header(layout.COUNT_AT, count.to_bytes(8, "little"))

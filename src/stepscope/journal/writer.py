@@ -13,7 +13,7 @@ from stepscope.errors import JournalError, TooManyKeys
 from stepscope.journal import layout
 from stepscope.journal.packing import key_set, row_frames, unpacked_rows
 from stepscope.journal.sealed_files import SealedFiles
-from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, write_last
+from stepscope.journal.segment import MappedSegment, MemorySegment, hand_over, repeat_at_end, write_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -269,7 +269,7 @@ class JournalWriter:
         return deleted + in_memory + self.dropped - self._noted_dropped
 
     def _append_first_row(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None) -> None:
-        """Declares a key set twice, so that damage in one place cannot remove the names of all rows."""
+        """Declares a key set in several places, so that damage in one cannot remove the names of all rows."""
         keys = tuple(metrics)
         self._check_key_limit(keys)
         segment = self._segment
@@ -283,6 +283,7 @@ class JournalWriter:
                 self._append_first_row(metrics, step, at_ns)
             return
         segment.sets[keys] = key_set(metrics, set_id)
+        repeat_at_end(segment, declaration)
         self.append_row(metrics, step, at_ns)
         if segment is self._segment:
             self._write(segment, layout.frame(layout.PAD, bytes(layout.PAD_BYTES)) + declaration)

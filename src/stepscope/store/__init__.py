@@ -1,1 +1,1 @@
-"""The store of recorded runs: the interface, SQLite, packed chunks and rollups."""
+"""The store of recorded runs: the interface, how a store is opened, and SQLite, the default."""

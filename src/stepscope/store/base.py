@@ -1,14 +1,22 @@
-"""The interface of a store: what readers ask, and what the agent writes."""
+"""The interface of a store: what readers ask, and what the agent writes.
+
+Everything outside this room uses these classes, and opens a store with `store.open`. A second kind of store
+implements `Reader`, `Store` and `AlertBook`, and passes `tests/store/test_every_store.py`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from stepscope.store.buckets import Limits, buckets_on
+from stepscope.store.step_clock import StepClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -49,6 +57,28 @@ class SeriesSummary:
 
 
 @dataclass(frozen=True)
+class Counter:
+    """How many points a series has, and which is the last."""
+
+    series_id: int
+    """Its number in the store, which never changes."""
+    key: str
+    source: Source
+    points: int
+    last_step: int | None
+    last_ns: int
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """What a check of a store has found."""
+
+    summary: str
+    bytes_used: int | None = None
+    problem: Literal["old_library", "damaged", "no_access"] | None = None
+
+
+@dataclass(frozen=True)
 class SetAside:
     """A journal that cannot be read or stored for now, and is retried."""
 
@@ -61,7 +91,15 @@ class SetAside:
 
 
 class Reader(ABC):
-    """Reads a store; opens nothing for writing."""
+    """Reads a store; opens nothing for writing. Every method raises StoreError where the store is damaged."""
+
+    @abstractmethod
+    def moment(self) -> AbstractContextManager[None]:
+        """Answers all queries of the block from the same snapshot, whatever is written meanwhile."""
+
+    @abstractmethod
+    def version(self) -> int:
+        """A number that changes when somebody else has written to the store; cheap to read."""
 
     @abstractmethod
     def runs(self) -> list[RunInfo]:
@@ -94,8 +132,27 @@ class Reader(ABC):
         """Every point of a series, in the order it was logged."""
 
     @abstractmethod
+    def counters(self, run_id: str) -> list[Counter]:
+        """How far each series of a run has come, in the order they were first stored.
+
+        A reader that remembers the number of points of a series gets the newer ones from `points_since`.
+        """
+
+    @abstractmethod
+    def count(self, selection: Selection) -> int:
+        """How many points a series has."""
+
+    @abstractmethod
     def points_since(self, selection: Selection, after: int) -> Points:
-        """The points of `points` without the first `after`; older chunks are not unpacked."""
+        """The points of `points` without the first `after`; the cost depends on what is new."""
+
+    @abstractmethod
+    def events_since(self, run_id: str, after: int) -> list[tuple[int, Event]]:
+        """The events of a run that were stored after event number `after`, with their numbers."""
+
+    @abstractmethod
+    def newest_event(self, run_id: str) -> int:
+        """The number of the event of a run that was stored last; 0 when it has none."""
 
     @abstractmethod
     def newest(
@@ -107,7 +164,26 @@ class Reader(ABC):
     def buckets(
         self, selection: Selection, most: int, low: int | None = None, high: int | None = None
     ) -> Buckets:
-        """A series in at most `most` buckets, between two steps (or seconds) where given."""
+        """A series on its own axis in at most `most` buckets, between two steps (or seconds) where given."""
+
+    def buckets_on(self, selection: Selection, axis: Axis, limits: Limits, clock: StepClock) -> Buckets:
+        """A series on the other axis: logged values by the second, or samples by the step in progress.
+
+        Buckets by the second start at fractions of one (`Buckets.ticks`). Up to `buckets.MAX_POINTS` points
+        are placed one by one; more are placed in buckets of their own axis, each where its last point is.
+        """
+        return buckets_on(self, clock, selection, axis, limits)
+
+    def step_clock(self, run_id: str, counters: list[Counter] | None = None) -> StepClock:
+        """Finds the step that a run was training at a time; keeps what it has read for the next call.
+
+        `counters` are those of the run, where the caller has read them anyway.
+        """
+        return StepClock(self, run_id, counters)
+
+    @abstractmethod
+    def reach(self, selection: Selection) -> tuple[int, int] | None:
+        """The first and the last step (or second) of a series; None when it has no point."""
 
     @abstractmethod
     def events(self, run_id: str, kind: str | Collection[str] | None = None) -> list[Event]:
@@ -134,8 +210,16 @@ class Reader(ABC):
         """The journals that cannot be read or stored for now, by their paths."""
 
     @abstractmethod
+    def progress_of_all(self) -> dict[int, int]:
+        """How far each journal file was ingested, by its id."""
+
+    @abstractmethod
     def bytes_used(self) -> int:
         """The size of the store on disk."""
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Raises StoreError when anything in the store is damaged; reads all of it, which takes time."""
 
     @abstractmethod
     def close(self) -> None:
@@ -212,7 +296,11 @@ class AlertBook(ABC):
 
 
 class Store(Reader):
-    """A store that the agent writes. There is one writer; its transactions are all or nothing."""
+    """A store that the agent writes. There is one writer; its transactions are all or nothing.
+
+    Writes happen within a transaction. A write that fails raises StoreUnavailable where it may succeed later,
+    as on a full disk, and another StoreError where it never will.
+    """
 
     @property
     @abstractmethod
@@ -277,6 +365,21 @@ class Store(Reader):
     @abstractmethod
     def forget_progress(self, file_ids: Sequence[int]) -> None:
         """Deletes the offsets of journal files that no longer exist."""
+
+    @abstractmethod
+    def is_in_place(self) -> bool:
+        """Whether it is still the store that readers of its folder open, and was not deleted or replaced.
+
+        Raises OSError where that is unknown.
+        """
+
+    @abstractmethod
+    def leave_open(self) -> None:
+        """Drops the store instead of closing it, and touches no file: others may be at its place by now."""
+
+    @abstractmethod
+    def damaged_copies(self) -> list[Path]:
+        """Copies of damaged parts, made when the store was opened; records in them are lost."""
 
     @abstractmethod
     def delete_run(self, run_id: str) -> None:

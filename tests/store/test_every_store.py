@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
 from stepscope.store.base import Reader, Store
-from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.store.telling import (
     BEGUN_NS,
     NS,
@@ -28,49 +26,6 @@ from tests.store.telling import (
 )
 
 OTHER = "cifar-12345678"
-
-
-class OnSqlite:
-    """A file."""
-
-    @staticmethod
-    def store(folder: Path) -> Store:
-        return SqliteStore(folder / "store.sqlite")
-
-    @staticmethod
-    def reader(folder: Path) -> Reader:
-        return SqliteReader(folder / "store.sqlite")
-
-
-@pytest.fixture(params=[OnSqlite])
-def kind(request):
-    """An implementation; a new one joins the suite in the line above."""
-    return request.param
-
-
-@pytest.fixture
-def store(kind, tmp_path: Path) -> Iterator[Store]:
-    """An empty store that knows one process."""
-    opened = kind.store(tmp_path)
-    with opened.transaction():
-        opened.put_process(process())
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def reopen(kind, store: Store, tmp_path: Path):
-    """Closes the store and opens it as the next agent would."""
-    opened = []
-
-    def open_again() -> Store:
-        (opened[-1] if opened else store).close()
-        opened.append(kind.store(tmp_path))
-        return opened[-1]
-
-    yield open_again
-    for reopened in opened:
-        reopened.close()
 
 
 class TestProcesses:
@@ -465,8 +420,8 @@ class TestReopening:
             """
             import sys
             from pathlib import Path
-            from tests.contracts import test_store as suite
-            store = getattr(suite, sys.argv[1]).store(Path(sys.argv[2]))
+            from tests.store import kinds, test_every_store as suite
+            store = getattr(kinds, sys.argv[1]).store(Path(sys.argv[2]))
             with store.transaction():
                 store.put_process(suite.process())
             suite.append(store, {"loss": [1.0, 2.0, 3.0]})
@@ -537,8 +492,8 @@ class TestReadingWhileWriting:
             """
             import sys
             from pathlib import Path
-            from tests.contracts import test_store as suite
-            reader = getattr(suite, sys.argv[1]).reader(Path(sys.argv[2]))
+            from tests.store import kinds, test_every_store as suite
+            reader = getattr(kinds, sys.argv[1]).reader(Path(sys.argv[2]))
             print(suite.points(reader).values.tolist())
             """,
             kind.__name__,

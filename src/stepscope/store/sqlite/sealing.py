@@ -12,15 +12,15 @@ import numpy as np
 
 from stepscope.schema.series import Source
 from stepscope.store import rollup
-from stepscope.store.checksums import (
+from stepscope.store.chunks import pack_floats, pack_ints
+from stepscope.store.sqlite.checksums import (
     check,
     check_count,
     checksum,
     head,
 )
-from stepscope.store.chunks import pack_floats, pack_ints
-from stepscope.store.series_rows import KeySetRow, Newest, key_set_checksum, read_tail, series_checksum
-from stepscope.store.summaries import Summary, add_to_summaries, write_member
+from stepscope.store.sqlite.series_rows import KeySetRow, Newest, key_set_checksum, read_tail, series_checksum
+from stepscope.store.sqlite.summaries import Summary, add_to_summaries, write_member
 
 if TYPE_CHECKING:
     import sqlite3

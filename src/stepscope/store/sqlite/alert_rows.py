@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.alert import Notice
 from stepscope.store.base import AlertBook, OpenAlert, Posted
-from stepscope.store.checksums import (
+from stepscope.store.sqlite.checksums import (
     check,
     check_count,
     checksum_columns,
@@ -18,7 +18,8 @@ from stepscope.store.checksums import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
 NOTICES_VERSION = 2
 """A file of an earlier version that has not been written since has no table of notices."""
@@ -81,8 +82,11 @@ def read_alerts(connection: sqlite3.Connection, run_id: str) -> list[dict[str, A
 class SqliteAlertBook(AlertBook):
     """Writes with the connection of the store's one writer, within the caller's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: sqlite3.Connection, reading: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """Reads within `reading`, which raises StoreError instead of errors of SQLite."""
+        self._connection, self._reading = connection, reading
 
     def fire(self, alert: OpenAlert) -> int:
         """Stores an alert that fires; returns its number."""
@@ -116,21 +120,23 @@ class SqliteAlertBook(AlertBook):
 
     def open_alerts(self) -> list[OpenAlert]:
         """The alerts that are not resolved."""
-        rows = self._connection.execute(
-            "SELECT id, run_id, rule, severity, message, fired_ns, fields FROM alert"
-            " WHERE resolved_ns IS NULL ORDER BY id"
-        )
-        return [
-            OpenAlert(run_id, rule, severity, message, fired_ns, json.loads(fields), number)
-            for number, run_id, rule, severity, message, fired_ns, fields in rows
-        ]
+        with self._reading():
+            rows = self._connection.execute(
+                "SELECT id, run_id, rule, severity, message, fired_ns, fields FROM alert"
+                " WHERE resolved_ns IS NULL ORDER BY id"
+            )
+            return [
+                OpenAlert(run_id, rule, severity, message, fired_ns, json.loads(fields), number)
+                for number, run_id, rule, severity, message, fired_ns, fields in rows
+            ]
 
     def notified_ns(self, run_id: str, rule: str) -> int | None:
         """When a notice for a rule of a run was last made."""
-        (notified_ns,) = self._connection.execute(
-            "SELECT max(json_extract(fields, '$.notified_ns')) FROM alert WHERE run_id = ? AND rule = ?",
-            (run_id, rule),
-        ).fetchone()
+        with self._reading():
+            (notified_ns,) = self._connection.execute(
+                "SELECT max(json_extract(fields, '$.notified_ns')) FROM alert WHERE run_id = ? AND rule = ?",
+                (run_id, rule),
+            ).fetchone()
         return None if notified_ns is None else int(notified_ns)
 
     def post(self, channel: str, notice: Notice) -> None:
@@ -146,14 +152,15 @@ class SqliteAlertBook(AlertBook):
 
     def undelivered(self) -> list[Posted]:
         """The notices in all outboxes, oldest first."""
-        rows = self._connection.execute(
-            "SELECT id, channel, due_ns, attempts, told FROM notice"
-            " WHERE sent_ns IS NULL AND given_up_ns IS NULL ORDER BY id"
-        )
-        return [
-            Posted(number, channel, Notice.from_dict(json.loads(content)), due_ns, attempts)
-            for number, channel, due_ns, attempts, content in rows
-        ]
+        with self._reading():
+            rows = self._connection.execute(
+                "SELECT id, channel, due_ns, attempts, told FROM notice"
+                " WHERE sent_ns IS NULL AND given_up_ns IS NULL ORDER BY id"
+            )
+            return [
+                Posted(number, channel, Notice.from_dict(json.loads(content)), due_ns, attempts)
+                for number, channel, due_ns, attempts, content in rows
+            ]
 
     def delivered(self, posted_id: int, at_ns: int) -> None:
         """Marks a notice as delivered, and deletes the oldest ones above the limit."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.identity import run_id
 from stepscope.schema.run import Process
-from stepscope.store.checksums import (
+from stepscope.store.sqlite.checksums import (
     DamagedRowError,
     check,
     check_count,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from stepscope.store.checksums import Column
+    from stepscope.store.sqlite.checksums import Column
 
 _COLUMNS = (
     "segment, rank, host, pid, role, status, reason, exit_code, started_ns, ended_ns, last_ns,"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,9 @@ from zlib import crc32
 
 import numpy as np
 
+from stepscope.descriptors import HeldDescriptor
 from stepscope.filesystem import open_regular, read_regular
-from stepscope.store.checksums import row_count
+from stepscope.store.sqlite.checksums import row_count
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,6 +46,11 @@ _FRAME = struct.Struct(">IIIIII")
 _MAGIC = 0x377F0682
 _INDEX = struct.Struct("=12xBBHI")
 """The beginning of the log's index: whether it is in use, byte order, page size, number of frames."""
+
+_indexes: dict[Path, HeldDescriptor] = {}
+"""The open index of each log. A process that closes a file loses all locks that it has on it, and SQLite's
+are on this one: without them another process would take it for unused, and empty it."""
+_indexes_lock = threading.Lock()
 
 
 class CommitCount:
@@ -140,7 +147,7 @@ def is_damaged(database: Path) -> bool:
 
 def _looks_damaged(database: Path) -> bool:
     try:
-        index = Path(f"{database}-shm").read_bytes()[: _INDEX.size]
+        index = _read_index(Path(f"{database}-shm"))
         # Read and not mapped: its writer may truncate it, and access beyond the end kills the process.
         data = Path(f"{database}-wal").read_bytes()
     except OSError:
@@ -154,6 +161,17 @@ def _looks_damaged(database: Path) -> bool:
     in_use, _, _, frames_seen = _INDEX.unpack_from(index)
     log = _Log(data, order, page_bytes, (salts[0], salts[1]), (first, second))
     return bool(in_use) and _breaks_off(log, frames_seen)
+
+
+def _read_index(path: Path) -> bytes:
+    """The beginning of the log's index, which stays open until another file is at its path."""
+    with _indexes_lock:
+        held = _indexes.get(path)
+        if held is None or not held.is_own() or not os.path.samestat(path.stat(), os.fstat(held.number)):
+            if held is not None and held.is_own() and not os.fstat(held.number).st_nlink:
+                held.close()  # a deleted file, on which no other process can begin to rely
+            held = _indexes[path] = HeldDescriptor(open_regular(path, os.O_RDONLY))
+        return os.pread(held.number, _INDEX.size, 0)
 
 
 def _breaks_off(log: _Log, frames_seen: int) -> bool:

@@ -368,9 +368,13 @@ def check_before_writing(connection: sqlite3.Connection, path: Path) -> None:
 
 def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Raises StoreError for a file of a newer stepscope, NotFound for one without tables of ours."""
-    version = version_of(connection)
+    connection.execute("BEGIN")  # one moment for both: a writer may be making the tables
+    try:
+        version = version_of(connection)
+        (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
     _refuse_newer(version, path)
-    (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
     if is_newer and version < CHECKSUMS_VERSION:
         raise StoreError(f"{path} cannot be read, it seems to be damaged: {DAMAGED_VERSION}. {RESTORE}")
     if version == 0:

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from stepscope.store import tables
+from stepscope.store.sqlite import tables
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,6 +58,18 @@ def check_count(table: str, count: int, expected: int | None) -> None:
     """Raises DamagedRowError when there are fewer or more rows than were written."""
     if expected is not None and count != expected:
         raise DamagedRowError(f"{count} rows were found in the table {table}, {expected} were written")
+
+
+def check_order(connection: sqlite3.Connection, *table_names: str) -> None:
+    """Raises DamagedRowError when rows are not in order, as after two pages of the file were swapped.
+
+    A search can then miss the rows of a run, and a search in another table their count. It reads the whole
+    tables, so it is for a run of which nothing was found.
+    """
+    for table_name in table_names:
+        message = connection.execute(f"PRAGMA integrity_check({table_name})").fetchone()[0]
+        if message != "ok":
+            raise DamagedRowError(f"the table {table_name} is damaged: {message}")
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.schema.series import Points
-from stepscope.store.checksums import check, checksum_columns, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
-from stepscope.store.series_rows import read_series, read_tail
+from stepscope.store.sqlite.checksums import check, checksum_columns, head
+from stepscope.store.sqlite.series_rows import read_series, read_tail
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.schema.series import Source
-    from stepscope.store.series_rows import KeySetRow
+    from stepscope.store.sqlite.series_rows import KeySetRow
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

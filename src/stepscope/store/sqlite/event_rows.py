@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from stepscope.schema.record import Event
-from stepscope.store.checksums import (
+from stepscope.store.sqlite.checksums import (
     check,
     check_count,
     checksum,

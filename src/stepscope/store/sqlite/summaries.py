@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.store.base import SeriesSummary
-from stepscope.store.checksums import as_stored, check, checksum, has_checksums
-from stepscope.store.series_rows import read_series, read_tail
+from stepscope.store.sqlite.checksums import as_stored, check, checksum, has_checksums
+from stepscope.store.sqlite.series_rows import read_series, read_tail
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.store.series_rows import KeySetRow, SeriesRow
+    from stepscope.store.sqlite.series_rows import KeySetRow, SeriesRow
 
 
 _COLUMNS = "series_id, key_set_id, position, nonfinite, minimum, maximum, total"

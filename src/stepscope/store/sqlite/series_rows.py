@@ -11,18 +11,19 @@ from zlib import crc32
 import numpy as np
 
 from stepscope.schema.series import SeriesInfo, Source
-from stepscope.store.checksums import (
+from stepscope.store.sqlite.checksums import (
     DamagedRowError,
     as_stored,
     check,
     check_count,
+    check_order,
     checksum,
     checksum_columns,
     has_checksums,
     row_count,
     row_counts_by_prefix,
 )
-from stepscope.store.process_rows import read_processes
+from stepscope.store.sqlite.process_rows import read_processes
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.schema.series import Axis, Selection
-    from stepscope.store.checksums import Column
+    from stepscope.store.sqlite.checksums import Column
 
     Floats = NDArray[np.float64]
 
@@ -130,14 +131,14 @@ def read_series(
     checked = has_checksums(connection)
     rows = connection.execute(
         f"SELECT {LABELS}, {_COUNTERS}, {'key_sets, checksum' if checked else 'NULL, NULL'}"  # noqa: S608 - question marks alone
-        f" FROM series WHERE {condition} ORDER BY id",
+        # Without it, labels would come from the index, and a row that is another one would not be noticed.
+        f" FROM series NOT INDEXED WHERE id IN (SELECT id FROM series WHERE {condition}) ORDER BY id",
         values,
     ).fetchall()
+    _check_rows(rows, run_id)
     if keys is not None and filters_here:
         rows = [row for row in rows if row[2] in keys]
     if checked:
-        for *labels, _, _, _, _, count, expected in rows:
-            check("series", expected, *labels, count)
         _check_none_is_missing(connection, run_id, axis, keys, rows)
     rows = [row for row in rows if segment in (None, row[3])]
     members = _read_members(connection, [row[0] for row in rows])
@@ -209,6 +210,14 @@ def _series(row: tuple[Any, ...], key_sets: list[tuple[KeySetRow, int]]) -> Seri
     return SeriesRow(number, key, Source(run_id, segment, rank, host, device, axis), points, newest, key_sets)
 
 
+def _check_rows(rows: list[tuple[Any, ...]], run_id: str) -> None:
+    """Raises DamagedRowError when a row is not what was written, or one of another table."""
+    for *labels, _, _, _, _, count, expected in rows:
+        if labels[1] != run_id:
+            raise DamagedRowError("a row of the table series is not what was written")
+        check("series", expected, *labels, count)
+
+
 def _check_none_is_missing(
     connection: sqlite3.Connection,
     run_id: str,
@@ -224,6 +233,8 @@ def _check_none_is_missing(
     axes = AXES if axis is None else (axis,)
     if keys is None:
         expected = row_counts_by_prefix(connection, run_id, "series/") or {}
+        if not rows and not expected:
+            check_order(connection, "tally", "series")
         expected = {what: count for what, count in expected.items() if what.partition("/")[0] in axes}
     else:
         expected_counts = {

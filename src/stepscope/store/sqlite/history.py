@@ -10,10 +10,10 @@ import numpy as np
 
 from stepscope.schema.series import Points
 from stepscope.store import rollup
-from stepscope.store.checksums import DamagedRowError, check, check_count, checksum_columns, head
 from stepscope.store.chunks import unpack_floats, unpack_ints
-from stepscope.store.sealing import NS
-from stepscope.store.series_rows import SeriesPart, read_series_parts, read_tail
+from stepscope.store.sqlite.checksums import DamagedRowError, check, check_count, checksum_columns, head
+from stepscope.store.sqlite.sealing import NS
+from stepscope.store.sqlite.series_rows import SeriesPart, read_series_parts, read_tail
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,9 +8,9 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from stepscope.errors import NotFound, StoreError
+from stepscope.errors import NotFound, StoreDamaged, StoreError, StoreUnavailable
 from stepscope.filesystem import share
-from stepscope.store import log_check, tables
+from stepscope.store.sqlite import log_check, tables
 
 _READING = (
     "PRAGMA busy_timeout = 5000; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
@@ -37,6 +37,15 @@ _WRITING = (
 )
 
 
+def store_error(text: str, error: BaseException) -> StoreError:
+    """What callers of a store get instead of an error of SQLite, by what they can do about it."""
+    if isinstance(error, sqlite3.OperationalError):
+        return StoreUnavailable(text)
+    if type(error) is sqlite3.DatabaseError:  # its subclasses are not about the file
+        return StoreDamaged(text)
+    return StoreError(text)
+
+
 def connect_to_write(path: Path) -> sqlite3.Connection:
     """Opens a store, or creates it; refuses one of a newer version before changing it."""
     if path == IN_MEMORY:
@@ -50,7 +59,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         _delete_foreign_log(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path} cannot be opened as a store: {_on_one_line(error)}.") from error
+        raise store_error(f"{path} cannot be opened as a store: {_on_one_line(error)}.", error) from error
     try:
         connection.execute("PRAGMA busy_timeout = 5000")
         tables.check_before_writing(connection, path)
@@ -64,7 +73,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         tables.migrate(connection)
     except (*_DAMAGE, OSError) as error:
         connection.close()
-        raise StoreError(f"{path} cannot be opened as a store: {_on_one_line(error)}.") from error
+        raise store_error(f"{path} cannot be opened as a store: {_on_one_line(error)}.", error) from error
     except StoreError:
         connection.close()
         raise
@@ -98,8 +107,8 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return _open(path, "mode=ro", expected)
     except _DAMAGE as error:
         if os.access(path.parent, os.W_OK):
-            raise StoreError(
-                f"{path} cannot be read as a store: {_on_one_line(error)}. {tables.RESTORE}"
+            raise store_error(
+                f"{path} cannot be read as a store: {_on_one_line(error)}. {tables.RESTORE}", error
             ) from error
     # In a read-only folder the log's index cannot be created: the file is read as immutable, without its log.
     if _has_log(path):
@@ -110,7 +119,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     try:
         return _open(path, "mode=ro&immutable=1", expected)
     except _DAMAGE as error:
-        raise StoreError(f"{path} cannot be read as a store: {_on_one_line(error)}.") from error
+        raise store_error(f"{path} cannot be read as a store: {_on_one_line(error)}.", error) from error
 
 
 def _open(path: Path, mode: str, expected: int) -> sqlite3.Connection:

@@ -1,9 +1,8 @@
-"""The default store: one SQLite file, a write-ahead log, one writer."""
+"""Reads the SQLite store, also while another process writes it."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import sqlite3
 import struct
@@ -11,32 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from stepscope.errors import StoreError
 from stepscope.schema.run import RunInfo, segments_of
 from stepscope.schema.series import Selection
-from stepscope.store import history, tables
-from stepscope.store.alert_rows import (
-    SqliteAlertBook,
-    clear_finding,
-    put_finding,
-    read_alerts,
-    read_findings,
-    read_notices,
-)
-from stepscope.store.base import Reader, SetAside, Store
-from stepscope.store.checksums import DamagedRowError, check, checksum
-from stepscope.store.connecting import IN_MEMORY, connect_to_read, connect_to_write
-from stepscope.store.event_rows import read_arrays, read_events, write_array, write_event
-from stepscope.store.following import ChangeReader
-from stepscope.store.log_check import CommitCount
-from stepscope.store.newest import read_newest
-from stepscope.store.process_rows import ProcessWriter, read_processes, read_runs
-from stepscope.store.sealing import Sealer
-from stepscope.store.series_rows import read_axis, read_keys, read_series
-from stepscope.store.summaries import read_summaries
+from stepscope.store.base import Counter, Reader, SetAside
+from stepscope.store.sqlite import history, tables
+from stepscope.store.sqlite.alert_rows import read_alerts, read_findings, read_notices
+from stepscope.store.sqlite.checksums import DamagedRowError, check
+from stepscope.store.sqlite.connecting import connect_to_read, store_error
+from stepscope.store.sqlite.event_rows import read_arrays, read_events, read_events_since
+from stepscope.store.sqlite.newest import read_newest
+from stepscope.store.sqlite.process_rows import read_processes, read_runs
+from stepscope.store.sqlite.series_rows import read_axis, read_keys, read_series, read_series_parts
+from stepscope.store.sqlite.summaries import read_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -63,7 +51,7 @@ _DAMAGE = (
 )
 
 
-class SqliteReader(ChangeReader, Reader):
+class SqliteReader(Reader):
     """Reads a store that another process may be writing."""
 
     def __init__(self, path: Path) -> None:
@@ -175,6 +163,57 @@ class SqliteReader(ChangeReader, Reader):
                 check("set_aside", expected, *row)
             return [SetAside(*row) for *row, _ in rows]
 
+    @contextlib.contextmanager
+    def moment(self) -> Iterator[None]:
+        """Answers all queries of the block from the same snapshot."""
+        with self._view():
+            yield
+
+    def version(self) -> int:
+        """A number that changes when another connection has written; cheap to read."""
+        with self._view():
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def counters(self, run_id: str) -> list[Counter]:
+        """The counters of all series of a run, in the order they were first stored."""
+        with self._view():
+            return [
+                Counter(series.id, series.key, series.source, series.points, *series.newest[1:])
+                for series in read_series(self._connection, run_id)
+            ]
+
+    def count(self, selection: Selection) -> int:
+        """How many points a series has."""
+        with self._view():
+            parts = read_series_parts(self._connection, selection)
+            return sum({part.series_id: part.points for part in parts}.values())
+
+    def file_version(self) -> int:
+        """The version of the file's tables."""
+        with self._view():
+            return tables.version_of(self._connection)
+
+    def points_since(self, selection: Selection, after: int) -> Points:
+        """The points of `points` without the first `after`; older chunks are not unpacked."""
+        with self._view():
+            return history.read_points_since(self._connection, selection, after)
+
+    def events_since(self, run_id: str, after: int) -> list[tuple[int, Event]]:
+        """The events of a run that were stored after event number `after`, with their numbers."""
+        with self._view():
+            return read_events_since(self._connection, run_id, after)
+
+    def newest_event(self, run_id: str) -> int:
+        """The number of the event of a run that was stored last; 0 when it has none."""
+        with self._view():
+            row = self._connection.execute("SELECT max(id) FROM event WHERE run_id = ?", (run_id,)).fetchone()
+            return int(row[0] or 0)
+
+    def reach(self, selection: Selection) -> tuple[int, int] | None:
+        """The first and the last step (or second) of a series; None when it has no point."""
+        with self._view():
+            return history.read_reach(self._connection, selection)
+
     def progress_of_all(self) -> dict[int, int]:
         """How far each journal file was ingested."""
         with self._view():
@@ -229,158 +268,9 @@ class SqliteReader(ChangeReader, Reader):
         except sqlite3.ProgrammingError:  # closed, or misused: not damage
             raise
         except _DAMAGE as error:
-            raise StoreError(
-                f"{self.path} cannot be read, it seems to be damaged: {error}. {tables.RESTORE}"
+            raise store_error(
+                f"{self.path} cannot be read, it seems to be damaged: {error}. {tables.RESTORE}", error
             ) from error
-
-
-class SqliteStore(SqliteReader, Store):
-    """The store's one writer. The caller holds the agent's lock: SQLite's own lock is not enough."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._connection = connect_to_write(path)
-        self._sealer = Sealer(self._connection)
-        self._processes = ProcessWriter(self._connection)
-        self._alert_book = SqliteAlertBook(self._connection)
-        self._commits = CommitCount(self._connection, None if path == IN_MEMORY else path)
-
-    @property
-    def alert_book(self) -> SqliteAlertBook:
-        """Its alerts and notices."""
-        return self._alert_book
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commits all writes of the block or none; committed writes survive a power loss."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._commits.add()
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            self._clear_caches()
-            raise
-        self._commits.mark_on_disk()
-
-    def leave_open(self) -> None:
-        """Drops the connection without ever closing the file, not even at exit; `attend._close` says why."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-        self._connection = sqlite3.connect(":memory:")
-        self._commits.close(is_log_empty=False)
-
-    @contextlib.contextmanager
-    def attempt(self) -> Iterator[None]:
-        """Within a transaction: rolls back the writes of the block, and only those, if it raises."""
-        self._connection.execute("SAVEPOINT attempt")
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK TO attempt")
-                self._connection.execute("RELEASE attempt")
-            self._clear_caches()
-            raise
-        self._connection.execute("RELEASE attempt")
-
-    def put_set_aside(self, journals: Collection[SetAside]) -> None:
-        """Replaces the list of journals that cannot be read or stored for now."""
-        self._connection.execute("DELETE FROM set_aside")
-        self._connection.executemany(
-            "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)",
-            [
-                (*(row := (journal.path, journal.reason, journal.advice, journal.since_ns)), checksum(*row))
-                for journal in journals
-            ],
-        )
-
-    def put_process(self, process: Process) -> None:
-        """Stores a process, or its new status."""
-        self._processes.write(process)
-
-    def append(
-        self,
-        source: Source,
-        keys: Sequence[str],
-        steps: NDArray[np.int64],
-        times_ns: NDArray[np.int64],
-        values: NDArray[np.float64],
-    ) -> None:
-        """Adds rows of one key set; `values` has a row for each step and a column for each key."""
-        self._sealer.append(source, keys, steps, times_ns, values)
-
-    def seal(self, source: Source) -> None:
-        """Packs the unsealed rows of a source that has ended, on both axes."""
-        self._sealer.seal(source)
-
-    def put_event(self, run_id: str, event: Event) -> None:
-        """Stores an event."""
-        write_event(self._connection, run_id, event)
-
-    def put_array(self, run_id: str, segment: str, rank: int, fields: dict[str, Any], raw: bytes) -> None:
-        """Stores an array; `fields` has key, step, time, dtype and shape."""
-        write_array(self._connection, (run_id, segment, rank), fields, raw)
-
-    def put_finding(self, run_id: str, finding: Mapping[str, Any], at_ns: int) -> None:
-        """Stores a finding under its key, or updates it."""
-        put_finding(self._connection, run_id, finding, at_ns)
-
-    def clear_finding(self, run_id: str, key: str, at_ns: int) -> None:
-        """Closes a finding."""
-        clear_finding(self._connection, run_id, key, at_ns)
-
-    def progress(self, file_id: int) -> tuple[int, int]:
-        """How far a journal file was ingested, and how many of its records were lost."""
-        row = self._connection.execute(
-            "SELECT offset, lost, checksum FROM journal WHERE file_id = ?", (file_id,)
-        ).fetchone()
-        if row is None:
-            return 0, 0
-        offset, lost, expected = row
-        check("journal", expected, file_id, offset, lost)
-        return offset, lost
-
-    def set_progress(self, file_id: int, offset: int, lost: int) -> None:
-        """Stores how far a journal file is ingested, within the transaction that stores its rows."""
-        row = (file_id, offset, lost)
-        self._connection.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?)", (*row, checksum(*row)))
-
-    def forget_progress(self, file_ids: Sequence[int]) -> None:
-        """Deletes the offsets of journal files that no longer exist."""
-        self._connection.executemany(
-            "DELETE FROM journal WHERE file_id = ?", [(file_id,) for file_id in file_ids]
-        )
-
-    def delete_run(self, run_id: str) -> None:
-        """Deletes a run and frees its space."""
-        with self.transaction():
-            self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
-            # Its notices stay: they are the record of what was sent.
-            self._connection.execute("DELETE FROM tally WHERE run_id = ? AND what <> 'notice'", (run_id,))
-        self._clear_caches()
-        # As a script: the pragma frees one page for each result row, and execute() fetches only one.
-        self._connection.executescript("PRAGMA incremental_vacuum")
-        self._fold_log()
-
-    def close(self) -> None:
-        """Folds the write-ahead log into the file, so that it can be read in a read-only folder."""
-        is_log_empty = False
-        with contextlib.suppress(sqlite3.Error):
-            is_log_empty = self._fold_log()
-        super().close()
-        self._commits.close(is_log_empty=is_log_empty)
-
-    def _clear_caches(self) -> None:
-        """Clears caches that may differ from the file."""
-        self._sealer.clear()
-        self._processes.clear()
-
-    def _fold_log(self) -> bool:
-        """Folds the log into the file; False where a reader has prevented that."""
-        is_busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not is_busy
 
 
 @contextlib.contextmanager
