@@ -203,6 +203,7 @@ def test_a_text_made_to_be_slow_is_not(piece: str, size: int) -> None:
     assert seconds_for((piece * (size // len(piece) + 1))[:size]) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", ["", "\n"], ids=["on one line", "on lines"])
 def test_a_mebibyte_of_everything_slow_is_done_in_seconds(between: str) -> None:
     share = MIB // len(HOSTILE)

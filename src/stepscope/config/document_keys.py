@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.entry import Entry, Problem
-from stepscope.config.shape import Key, dotted
-from stepscope.config.wording import nearest, shown
+from stepscope.config.reference import Key, dotted, nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
-from stepscope.config.shape import Key, dotted
+from stepscope.config.reference import Key, dotted
 
 MAX_DEPTH = 32
 
@@ -128,6 +128,24 @@ def values_of(tree: Tree) -> dict[str, Any]:
     return {name: node.value if isinstance(node, Entry) else values_of(node) for name, node in tree.items()}
 
 
+def node_at(tree: Tree, key: Key) -> Tree | Entry | None:
+    """Returns the section or entry at exactly this key, None if there is none."""
+    node: Tree | Entry = tree
+    for part in key:
+        if isinstance(node, Entry) or part not in node:
+            return None
+        node = node[part]
+    return node
+
+
+def entries_below(node: Tree | Entry | None) -> Iterator[Entry]:
+    """Yields an entry itself, or all entries of a section."""
+    if isinstance(node, Entry):
+        yield node
+    for part in node.values() if isinstance(node, dict) else ():
+        yield from entries_below(part)
+
+
 def entry_at(tree: Tree, key: Key) -> Entry:
     """Returns the entry at a key, or the one above it, or the first below it."""
     node: Tree | Entry = tree
@@ -135,9 +153,7 @@ def entry_at(tree: Tree, key: Key) -> Entry:
         if isinstance(node, Entry) or part not in node:
             break
         node = node[part]
-    while isinstance(node, dict):
-        node = next(iter(node.values()))
-    return node
+    return next(entries_below(node))
 
 
 def remove_at(tree: Tree, key: Key) -> bool:

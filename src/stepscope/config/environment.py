@@ -15,10 +15,9 @@ from stepscope.config.find import (
     is_disabled,
     is_switch_malformed,
 )
+from stepscope.config.reference import MAX_SHOWN, Key, hint_at, is_text, leaves, names_in, nearest, yaml_text
 from stepscope.config.secret import CHANNELS, HIDDEN, is_secret, redacted
 from stepscope.config.sections import Sampler
-from stepscope.config.shape import Key, hint_at, is_text, leaves, names_in
-from stepscope.config.wording import MAX_SHOWN, nearest, yaml_text
 from stepscope.errors import ConfigError
 from stepscope.schema.redact import redact_text
 

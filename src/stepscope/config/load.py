@@ -3,6 +3,9 @@
 The order is defaults, YAML file, environment, dictionary, arguments: later sources override earlier ones. An
 invalid value in a file, a dictionary or an argument is an error. One in the environment, which a cluster may
 set for everybody, is logged once per process, and the variable is ignored.
+
+Pydantic validates; the merging is ours. pydantic-settings merges sources too, but drops where a value was
+written, which errors and `stepscope config` name, and takes 190 ms to import where pydantic takes 49 ms.
 """
 
 from __future__ import annotations
@@ -27,18 +30,29 @@ from stepscope.config.entry import (
     Problem,
     Tree,
     build_tree,
+    entries_below,
     entry_at,
     flatten,
     merge_trees,
+    node_at,
     plain,
     remove_at,
     values_of,
 )
 from stepscope.config.find import FILE_VARIABLE, Source, settings_file
-from stepscope.config.plain import to_dict
-from stepscope.config.sections import Sampler, Settings
-from stepscope.config.shape import Key, dotted, hint_at, is_section, names_in
-from stepscope.config.wording import allowed, meant_setting, nearest, no_such_setting, shown
+from stepscope.config.reference import (
+    Key,
+    allowed,
+    dotted,
+    hint_at,
+    is_section,
+    meant_setting,
+    names_in,
+    nearest,
+    no_such_setting,
+    shown,
+)
+from stepscope.config.sections import Sampler, Settings, to_dict
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,8 +87,8 @@ class Loaded:
             return "default"
         entry = entry_at(self.tree, key)
         # Values that a sampler inherits from `default` were written there, not in the sampler's section.
-        own = (below for below in _entries_below(self.tree, key) if below.written[: len(key)] == key)
-        entry = next(own, entry)
+        below = entries_below(node_at(self.tree, key))
+        entry = next((own for own in below if own.written[: len(key)] == key), entry)
         return entry.origin_of(entry.written_at(key))
 
 
@@ -171,6 +185,11 @@ def _sources(
         kind = type(source).__name__
         raise ConfigError(f"Settings are a mapping or the path of a YAML file, not {kind}. {HYPERPARAMETERS}")
     name = settings_file(source, environment, directory)
+    if isinstance(source, str) and _is_run_name(source) and not ((directory or Path()) / source).exists():
+        raise ConfigError(
+            f"{source}: there is no such file. The first argument is a file of settings; the name of a run "
+            f"is run={source!r}."
+        )
     if name is not None and _can_be_read(name, source, environment, directory, problems):
         file = document.read((directory or Path()) / name, name)
         problems.extend(file.problems)
@@ -181,6 +200,11 @@ def _sources(
     arguments_given = {key: value for key, value in (arguments or {}).items() if value is not None}
     yield _entries_of(arguments_given, lambda _key: "argument", problems)
     yield variables.switched_off(environment, problems)
+
+
+def _is_run_name(source: str) -> bool:
+    """Whether a text is a single word, as the names of runs are and files of settings are not."""
+    return len(source) < 200 and source.replace("-", "_").isidentifier()
 
 
 def _can_be_read(
@@ -274,30 +298,11 @@ def _line_order(problem: Problem) -> tuple[bool, int]:
     return (False, int(line)) if line.isdecimal() else (True, 0)
 
 
-def _entries_below(tree: Tree, key: Key) -> Iterator[Entry]:
-    node: Tree | Entry = tree
-    for part in key:
-        if isinstance(node, Entry) or part not in node:
-            return
-        node = node[part]
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Entry):
-            yield node
-        else:
-            waiting.extend(node.values())
-
-
 def _origins(settings: Settings, tree: Tree) -> dict[str, str]:
     leaves = flatten(to_dict(settings), lambda _key: "default")
     return {dotted(leaf.key): _origin(leaf, tree) for leaf in leaves}
 
 
 def _origin(leaf: Entry, tree: Tree) -> str:
-    node: Tree | Entry = tree
-    for part in leaf.key:
-        if isinstance(node, Entry) or part not in node:
-            return leaf.origin
-        node = node[part]
+    node = node_at(tree, leaf.key)
     return node.origin if isinstance(node, Entry) else leaf.origin

@@ -1,15 +1,19 @@
 """The settings tree: every setting with its type, its default and its description.
 
 Standard library only, because training processes import it. `load` validates values from outside; a tree
-built in code is trusted.
+built in code is trusted. `to_dict` and `from_dict` pass a tree to another process.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from stepscope.config.bounds import Form, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -29,13 +33,13 @@ class Retention(Section):
     """Limits for keeping old runs."""
 
     max_age_days: Annotated[float, Range(0)] | None = None
-    """The run is deleted when it ended longer ago; null keeps it."""
+    """Days after which a run that has ended is deleted; null keeps it."""
 
     max_runs: Annotated[int, Range(1)] | None = None
-    """The run is deleted, older ones first, while the store has more runs; null keeps it."""
+    """Number of runs in the store above which the run is deleted, older runs first; null keeps it."""
 
     max_bytes: Annotated[int, Range(MIB)] | None = None
-    """The run is deleted, older ones first, while the store is larger; null sets no limit."""
+    """Size of the store above which the run is deleted, older runs first; null sets no limit."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,9 @@ class Recorder(Section):
 
     strict: bool = False
     """Whether a failure of the recorder raises in the training loop instead of warning once."""
+
+    attach: bool = True
+    """Whether `stepscope run` records the steps of trainings whose scripts do not use stepscope."""
 
     max_overhead: Annotated[float, Range(0.0001, 1)] = 0.005
     """Share of the training's time that `watch` and `batches` may take; probes are sampled to keep to it."""
@@ -258,3 +265,45 @@ class Settings(Section):
     def sampler(self, name: str) -> Sampler:
         """Returns the settings of one sampler: its own, else `default`, else the built-in ones."""
         return self.samplers.get(name) or self.samplers.get("default") or Sampler()
+
+
+_RECORDED: dict[str, type] = {
+    "enabled": bool,
+    "rules": list,
+    "thresholds": dict,
+    "disabled": list,
+    "quiet_hours": str,
+}
+"""The alert settings that are recorded, with their types."""
+
+
+def to_dict(settings: Settings) -> dict[str, Any]:
+    """Returns the whole tree as dicts and lists, for JSON."""
+    return dataclasses.asdict(settings)
+
+
+def from_dict(data: Mapping[str, Any]) -> Settings:
+    """Rebuilds what `to_dict` returned, without validation."""
+    settings: Settings = _built(Settings, data)
+    return settings
+
+
+def recorded_alerts(facts: Mapping[str, Any]) -> Alerts:
+    """The alert settings that a run was recorded with, without those that may be secret."""
+    recorded = facts.get("alerts")
+    if not isinstance(recorded, dict):
+        return Alerts()
+    # A record may be damaged, or written by another version: values of another type are left out.
+    return Alerts(
+        **{name: recorded[name] for name, kind in _RECORDED.items() if isinstance(recorded.get(name), kind)}
+    )
+
+
+def _built(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        parts = {name: _built(hints[name], part) for name, part in value.items()}
+        return hint(**parts)  # type: ignore[operator]  # a dataclass type, never an instance
+    if get_origin(hint) is dict:
+        return {name: _built(get_args(hint)[1], part) for name, part in value.items()}
+    return value

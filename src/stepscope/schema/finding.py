@@ -77,6 +77,8 @@ class Finding:
     rank: int | None = None
     """The rank that is affected most; None where it concerns the whole run."""
     device: str = ""
+    where: str = ""
+    """The line of the user's code that is responsible, such as `train.py:83 in forward`; empty if unknown."""
     evidence: tuple[Evidence, ...] = ()
     chart: Chart | None = None
     ruled_out: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ class Finding:
             "last_time": self.last_time,
             "rank": self.rank,
             "device": self.device,
+            "where": self.where,
             "evidence": [asdict(evidence) for evidence in self.evidence],
             "chart": None
             if self.chart is None

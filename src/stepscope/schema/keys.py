@@ -33,6 +33,9 @@ LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
 RANK_WAIT_SECONDS = "ranks/wait_seconds"
 """The end of the backward pass after a rank's own last gradient: the rank waits for those of the others."""
 
+ANOTHER_TRAINING_EVENT = "another_training"
+"""Kind of event: from its step on, the same process trains another model."""
+
 CHECKS_EVENT = "checks"
 """The kind of event with which an agent stores the results of a run's checks."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from stepscope.schema.failure import cause_of, reason_with_rank
 
@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Status = Literal["running", "stalled", "finished", "failed", "crashed"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 Role = Literal["rank", "worker", "launcher", "machine"]
 """What a process does in a run; `machine` only records machine metrics and trains nothing."""
 
 LIVE: frozenset[Status] = frozenset({"running", "stalled"})
+FAILED: frozenset[Status] = frozenset({"failed", "crashed"})
 
 # The status of a segment is the first of these that any of its processes has: a dead rank matters most.
 PRECEDENCE: tuple[Status, ...] = ("crashed", "failed", "running", "stalled", "finished")

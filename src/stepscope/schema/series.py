@@ -98,6 +98,8 @@ class Buckets:
     nonfinite: NDArray[np.int64]
     times: NDArray[np.float64]
     """When the last point of each bucket was logged."""
+    ticks: int = 1
+    """Units of `width` and `starts` in one step or second."""
 
     def __len__(self) -> int:
         return len(self.starts)

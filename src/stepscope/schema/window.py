@@ -84,7 +84,7 @@ class RankWindow:
 
 @dataclass(frozen=True)
 class MachineFigures:
-    """Values of a machine metric during the window's steps."""
+    """Values of a machine metric during the window's steps; of a course, the newest readings."""
 
     key: str
     rank: int | None
@@ -107,10 +107,17 @@ class Window:
     """Events of the segment that a detector uses, oldest first."""
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What each rank recorded about itself when it began."""
+    remaining_s: float | None = None
+    """How long the run will still take; 0 for one that has ended, None if it is not known."""
 
     def events_of(self, kind: str, rank: int | None = None) -> list[Event]:
         """Events of a kind, oldest first; of one rank if given."""
         return [event for event in self.events if event.kind == kind and (rank is None or event.rank == rank)]
+
+    def libraries(self, rank: int) -> set[str]:
+        """The libraries that a rank had loaded when it began."""
+        loaded = self.facts.get(rank, {}).get("libraries", {})
+        return {"lightning" if name == "pytorch_lightning" else name for name in loaded}
 
     def figures(self, key: str, host: str, rank: int | None = None) -> list[MachineFigures]:
         """Machine metrics of a key on a host; those of a rank, and of the host itself, if a rank is given."""

@@ -6,8 +6,8 @@ from stepscope import TrainingMonitor, open_store, plugins
 from stepscope.analysis.detector_registry import known_detectors
 from stepscope.config.document_keys import NO_EFFECT, SAMPLER_OF, TODAY
 from stepscope.config.load import load
+from stepscope.config.reference import hint_at
 from stepscope.config.sections import Settings
-from stepscope.config.shape import hint_at
 from stepscope.errors import ConfigError
 
 DASHBOARD_ALERTS_VISUALIZATION = """\

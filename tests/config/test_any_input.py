@@ -3,13 +3,14 @@
 import contextlib
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepscope.config.document_keys import TODAY
 from stepscope.config.load import load
-from stepscope.config.plain import from_dict, to_dict
-from stepscope.config.shape import dotted, leaves
+from stepscope.config.reference import dotted, leaves
+from stepscope.config.sections import from_dict, to_dict
 from stepscope.errors import ConfigError
 
 NAMES = sorted({part for key in [*TODAY, *map(dotted, leaves())] for part in key.split(".")})
@@ -40,6 +41,7 @@ def assert_travels(loaded):
     assert json.dumps(to_dict(from_dict(json.loads(sent)))) == sent
 
 
+@pytest.mark.slow
 @fast
 @given(mappings)
 def test_any_mapping_loads_or_is_refused(tmp_path_factory, source):

@@ -8,13 +8,12 @@ import pytest
 
 from stepscope.config.find import defaults, needs_loading, settings_for
 from stepscope.config.load import load
-from stepscope.config.plain import from_dict, to_dict
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Settings, from_dict, to_dict
 
 SCRIPT = """
 import sys
 from stepscope.config.find import settings_for
-from stepscope.config.plain import from_dict, to_dict
+from stepscope.config.sections import from_dict, to_dict
 settings = settings_for(None, {"STEPSCOPE_DIR": "/data"})
 assert from_dict(to_dict(settings)) == settings
 print(settings.directory, *sorted({"pydantic", "pydantic_core", "yaml"} & set(sys.modules)))
