@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stepscope.alerts.conditions.evaluation import evaluate
-from stepscope.alerts.conditions.history import History
+from stepscope.alerts.conditions.run_history import History
 from tests.alerts.made_up import BEGAN, SECOND, gpu, machine, source
 
 STEPS = 10_000

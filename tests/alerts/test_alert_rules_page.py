@@ -9,7 +9,7 @@ import yaml
 
 from stepscope.alerts.conditions.evaluation import evaluate
 from stepscope.alerts.conditions.expression import FUNCTIONS
-from stepscope.alerts.conditions.history import History
+from stepscope.alerts.conditions.run_history import History
 from stepscope.alerts.defaults import default_rules
 from stepscope.alerts.rule import KEYS, rules_from
 from stepscope.alerts.thresholds import BASELINE, PERCENT, PLAIN

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepscope.alerts.conditions.evaluation import evaluate
-from stepscope.alerts.conditions.history import History
+from stepscope.alerts.conditions.run_history import History
 from stepscope.alerts.defaults import default_rules
 from tests.alerts.made_up import feed
 from tests.alerts.simulated import fired, going_well, whole

@@ -116,6 +116,7 @@ def test_a_firing_alert_and_its_resolution_are_reported_once(make_bench) -> None
     assert alert["resolved_ns"] == NOON + 4 * S
 
 
+@pytest.mark.slow
 def test_a_flapping_rule_makes_few_notices(make_bench) -> None:
     bench = make_bench(HIGH)
     for at in range(1200):
@@ -257,6 +258,21 @@ def test_a_condition_that_the_training_evaluates_fires_and_resolves(make_bench) 
         bench.engine.settle()
     assert bench.posted() == [("firing", ["own"]), ("resolved", ["own"])]
     assert bench.store.alerts("r-1")[0]["message"] == "Loss 2.2"
+
+
+def test_a_condition_that_was_true_between_two_evaluations_fires_and_resolves(make_bench) -> None:
+    bench = make_bench()
+    said = {"name": "own", "message": "Loss {loss:.1f}"}
+    bench.engine.hear("r-1", Event("alert_rule", NOON, 0, 0, "s1", said))
+    for _ in range(2):
+        for loss in (1.0, 5.0, 1.0):
+            fields = {"rule": "own", "is_true": loss > 2, "values": {"loss": loss}}
+            bench.engine.hear("r-1", Event("alert_condition", NOON, 5, 0, "s1", fields))
+        for _ in range(2):
+            bench.now_ns += 400 * S
+            bench.engine.settle()
+    assert bench.posted() == [("firing", ["own"]), ("resolved", ["own"])] * 2
+    assert [alert["message"] for alert in bench.store.alerts("r-1")] == ["Loss 5.0"] * 2
 
 
 def test_an_alert_with_a_nan_value_can_be_stored_and_changed(make_bench) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stepscope.alerts.conditions.evaluation import evaluate
 from stepscope.alerts.conditions.expression import OVER_A_WINDOW, parse
-from stepscope.alerts.conditions.history import History
+from stepscope.alerts.conditions.run_history import History
 from tests.alerts.made_up import BEGAN, SECOND, feed, gpu, machine, source
 
 
@@ -290,10 +290,10 @@ def test_hundreds_of_ranks_and_gpus_are_evaluated_quickly():
         for number in range(8):
             feed(history, "step_seconds", np.ones(100), of=source(host * 8 + number, f"h{host}"))
             now_ns = feed(history, "gpu/utilization_ratio", np.ones(100), of=gpu(number, f"h{host}"))
-    began = time.perf_counter()
+    began = time.process_time()
     outcomes = evaluate(parse("step_seconds > 2 and mean(gpu/utilization_ratio, 1m) < 0.5"), history, now_ns)
     assert len(outcomes) == 64 * 8 * 8
-    assert time.perf_counter() - began < 2.0
+    assert time.process_time() - began < 2.0
 
 
 @given(

@@ -108,6 +108,7 @@ def test_a_new_rule_uses_earlier_points_that_no_other_rule_needed(make_bench) ->
     assert alert["threshold"] == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_a_wider_window_than_any_before_is_filled_from_the_store_and_no_point_counts_twice(
     make_bench,
 ) -> None:

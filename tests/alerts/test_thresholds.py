@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepscope.alerts.conditions.evaluation import evaluate
-from stepscope.alerts.conditions.history import History
+from stepscope.alerts.conditions.run_history import History
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.errors import ConfigError
 from tests.alerts.made_up import feed, gpu, machine, source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.thresholds import LOSS, threshold_rules
-from stepscope.config.wording import nearest
+from stepscope.config.reference import nearest
 from stepscope.errors import ConfigError
 from stepscope.schema.keys import BATCH_SIZES
 

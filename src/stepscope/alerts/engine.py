@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.catching_up import catch_up
-from stepscope.alerts.conditions.recent import MAX_UNEVALUATED
+from stepscope.alerts.conditions.recent_points import MAX_UNEVALUATED
 from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.rule import Rule, rule_from_training
@@ -145,7 +145,7 @@ class Engine:
         elif event.kind == CONDITION_EVENT:
             name = str(event.fields.get("rule", ""))
             fields = {**event.fields, "step": event.step, "rank": event.rank}
-            run.reported[name] = ReportedCondition(bool(event.fields.get("is_true")), fields)
+            run.report(name, ReportedCondition(bool(event.fields.get("is_true")), fields))
 
     def settle(self) -> None:
         """Evaluates all rules after the newest rows were stored, so that an ended run has its alerts."""

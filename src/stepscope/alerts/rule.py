@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.alerts.conditions.expression import parse, parse_window
 from stepscope.alerts.conditions.tree import Expression, Reach, Window
 from stepscope.alerts.delivery.template import check_template, names_in, render
-from stepscope.config.wording import nearest, shown
+from stepscope.config.reference import nearest, shown
 from stepscope.errors import ConfigError
 from stepscope.schema.alert import SEVERITIES
 

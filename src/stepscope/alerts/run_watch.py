@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.conditions.evaluation import Outcome, evaluators_of
-from stepscope.alerts.conditions.history import History, Subject
 from stepscope.alerts.conditions.moments import as_of
-from stepscope.alerts.conditions.recent import MAX_UNEVALUATED
+from stepscope.alerts.conditions.recent_points import MAX_UNEVALUATED
+from stepscope.alerts.conditions.run_history import History
+from stepscope.alerts.conditions.subjects import Subject
 from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.rule import render
 from stepscope.alerts.state import State
@@ -51,6 +52,9 @@ class ReportedCondition:
 
     is_true: bool
     fields: dict[str, Any]
+    is_evaluated: bool = False
+    next: ReportedCondition | None = None
+    """The report that followed before this one was evaluated, so that a short one is not missed."""
 
 
 @dataclass
@@ -142,6 +146,14 @@ class RunWatch:
             self.history.widen(reach)
         self._evaluators_generation = -1
         self._due.update(self.rules)
+
+    def report(self, rule: str, reported: ReportedCondition) -> None:
+        """Takes a condition that the training has evaluated."""
+        last = self.reported.get(rule)
+        if last is None or last.is_evaluated or not last.is_true:
+            self.reported[rule] = reported
+        else:
+            last.next = None if reported.is_true else reported
 
     def wants(self, keys: Collection[str]) -> bool:
         """Whether a rule uses one of these metrics."""
@@ -296,6 +308,9 @@ class RunWatch:
             reported = self.reported.get(rule.name)
             if reported is None:
                 return []
+            if reported.is_evaluated and reported.next is not None:
+                reported = self.reported[rule.name] = reported.next
+            reported.is_evaluated = True
             rank, step = reported.fields.get("rank"), reported.fields.get("step")
             return [Outcome(is_true=reported.is_true, rank=rank, step=step)]
         status = self._rule_status()

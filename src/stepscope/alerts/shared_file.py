@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StoreError
+from stepscope.filesystem import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,11 +49,7 @@ class SharedFile:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 document = load()
                 yield document
-                fresh = self.path.with_suffix(".new")
-                with fresh.open("w", encoding="utf-8") as file:
-                    file.write(json.dumps(document, indent=1))
-                    file.flush()
-                    os.fsync(file.fileno())
-                fresh.replace(self.path)
+                with atomic_file(self.path) as temporary:
+                    temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ class LogFileChannel(Channel):
     """Appends each notice to a file, one JSON object per line.
 
     Options: `path` (required); `max_bytes`, the size at which the file is renamed to `<path>.1` and a new one
-    started; `keep`, how many renamed files are kept.
+    started; `keep`, how many renamed files are kept. `RotatingFileHandler` does the renaming only: it would
+    not complete a torn line, and would print errors instead of raising them.
     """
 
     def __init__(
@@ -54,16 +56,10 @@ class LogFileChannel(Channel):
         return self._path.exists() and 0 < self._path.stat().st_size > self._max_bytes - more
 
     def _rotate(self) -> None:
-        for number in range(self._keep, 0, -1):
-            older = self._numbered(number)
-            younger = self._numbered(number - 1) if number > 1 else self._path
-            if younger.exists():
-                younger.replace(older)
         if self._keep == 0:
             self._path.unlink()
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
+        else:
+            RotatingFileHandler(self._path, backupCount=self._keep, delay=True).doRollover()
 
 
 def _end_of_torn_line(path: Path) -> bytes:

@@ -6,10 +6,10 @@ import functools
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.alerts.conditions.history import spark
 from stepscope.alerts.conditions.moments import Moments
+from stepscope.alerts.conditions.run_history import spark
 from stepscope.alerts.conditions.subjects import subjects_of
 from stepscope.alerts.conditions.tree import (
     Arithmetic,
@@ -26,12 +26,14 @@ from stepscope.alerts.conditions.tree import (
     Windowed,
 )
 from stepscope.alerts.conditions.window_functions import over_newest, over_seconds
+from stepscope.schema.notation import COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.alerts.conditions.history import History, Subject
-    from stepscope.alerts.conditions.recent import RecentPoints
+    from stepscope.alerts.conditions.recent_points import RecentPoints
+    from stepscope.alerts.conditions.run_history import History
+from stepscope.alerts.conditions.subjects import Subject
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def _comparison(
 ) -> Callable[[_Moment], _Result]:
     is_metric_right = not part.left.keys and bool(part.right.keys)
     side = part.right if is_metric_right else part.left
-    compare = _COMPARE[part.operator]
+    compare = COMPARISONS[part.operator]
 
     def evaluate(moment: _Moment) -> _Result:
         left, right = get_left(moment), get_right(moment)
@@ -293,12 +295,4 @@ _OF: dict[str, Callable[[list[float]], float]] = {
     "abs": lambda values: abs(values[0]),
     "min": min,
     "max": max,
-}
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
 }

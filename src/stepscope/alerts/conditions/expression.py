@@ -1,10 +1,14 @@
-"""Parses the condition of an alert rule, such as `median(step_seconds, 2m) > 1.5 * baseline`."""
+"""Parses the condition of an alert rule, such as `median(step_seconds, 2m) > 1.5 * baseline`.
+
+By hand: lark takes 0.1 s to load with a grammar for this and 130 µs for a condition instead of 80; its errors
+list tokens ("Expected one of: PLUS, STAR, RPAR ...") where these say what to write.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from stepscope.alerts.conditions.cursor import Cursor
+from stepscope.alerts.conditions.lexer import COUNTS, SCALES, Cursor
 from stepscope.alerts.conditions.tree import (
     RESERVED,
     Arithmetic,
@@ -12,24 +16,31 @@ from stepscope.alerts.conditions.tree import (
     Comparison,
     Expression,
     Logic,
+    Name,
     Negative,
     Not,
+    Number,
     Of,
     StatusIs,
+    Window,
     Windowed,
+    looks_divided,
 )
-from stepscope.config.wording import nearest
-from stepscope.schema.run import Status
+from stepscope.config.reference import nearest
+from stepscope.schema.notation import COMPARISONS, DURATIONS, scaled
+from stepscope.schema.run import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stepscope.alerts.conditions.tokens import Token
-    from stepscope.alerts.conditions.tree import Window
+    from stepscope.alerts.conditions.lexer import Token
     from stepscope.errors import ConfigError
 
 MAX_DEPTH = 50
 """Maximum nesting of a condition."""
+
+LONGEST_S, MAX_POINTS = 7 * 86400.0, 100_000
+"""Maximum size of a window, in seconds and in points."""
 
 OVER_A_WINDOW = (
     "last", "first", "mean", "min", "max", "median", "p90", "p95", "p99", "sum", "count", "std", "delta",
@@ -40,8 +51,6 @@ OF_A_METRIC = ("last", "age", "baseline", "start")
 OF_NUMBERS = ("abs", "min", "max")
 OTHER_NAMES = {"avg": "mean", "p50": "median"}
 FUNCTIONS = (*dict.fromkeys((*OVER_A_WINDOW, *OF_A_METRIC, *OF_NUMBERS)), *OTHER_NAMES)
-COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-STATUSES: tuple[str, ...] = get_args(Status)
 
 
 def parse(text: str) -> Expression:
@@ -85,7 +94,7 @@ class _Parser(Cursor):
         return condition
 
     def whole_window(self) -> Window:
-        window = self.window()
+        window = self._window()
         if window is None:
             raise self.expected("a duration such as 30s or 2m, or a number of points such as 100 points")
         self.expect_end("the end")
@@ -150,7 +159,7 @@ class _Parser(Cursor):
     def _single(self) -> Expression:
         token = self.token
         if token.kind == "number":
-            return self.plain_number()
+            return self._plain_number()
         if self.accept("("):
             inner = self._deeper(self._either)
             self.demand(")", "a closing parenthesis")
@@ -161,8 +170,56 @@ class _Parser(Cursor):
             self.take()
             return Baseline(None)
         if token.kind in ("name", "quoted"):
-            return self.name()
+            return self._name()
         raise self.expected("a number, a metric name or a function")
+
+    # Names, numbers and windows.
+
+    def _name(self) -> Name:
+        """Parses a metric name, or several separated by `|`."""
+        keys = [self._key()]
+        while self.accept("|"):
+            keys.append(self._key())
+        return Name(tuple(keys))
+
+    def _key(self) -> str:
+        token = self.token
+        if token.kind == "quoted" and not token.text:
+            raise self.mistake(token.at, "A name must have at least one character.")
+        if token.kind == "name" and looks_divided(token.text):
+            left, _, right = token.text.rpartition("/")
+            raise self.mistake(
+                token.at + len(left),
+                f"{token.text!r} is read as one name, because the slash has no spaces around it. To divide, "
+                f"write {left} / {right}; if it is a name, put it in backquotes.",
+            )
+        if token.kind != "quoted" and (token.kind != "name" or token.text in RESERVED):
+            raise self.expected("a metric name")
+        return self.take().text
+
+    def _plain_number(self) -> Number:
+        """Parses a number with or without a unit."""
+        token = self.token
+        if token.unit in COUNTS:
+            raise self.mistake(token.at, "A number of points is a window: the second argument of a function.")
+        self.take()
+        return Number(_scaled(token))
+
+    def _window(self) -> Window | None:
+        """Parses a duration or a number of points; returns None if something else is next."""
+        token = self.token
+        if token.kind != "number" or not (token.unit in DURATIONS or token.unit in COUNTS):
+            return None
+        if token.unit in COUNTS:
+            if not (token.value.is_integer() and 1 <= token.value <= MAX_POINTS):
+                raise self.mistake(token.at, f"A window must have 1 to {MAX_POINTS:,} points.")
+            self.take()
+            return Window(points=int(token.value))
+        seconds = _scaled(token)
+        if not 0 < seconds <= LONGEST_S:
+            raise self.mistake(token.at, f"A window must be longer than 0 and at most {LONGEST_S:.0f}s.")
+        self.take()
+        return Window(seconds=seconds)
 
     # Functions.
 
@@ -186,9 +243,9 @@ class _Parser(Cursor):
         is_word = self.token.kind == "name" and self.token.text not in RESERVED and not self.is_call()
         if not must and not is_word and self.token.kind != "quoted":
             return None
-        name, window = self.name(), None
+        name, window = self._name(), None
         if function in OVER_A_WINDOW and self.accept(","):
-            window = self.window()
+            window = self._window()
             if window is None and must:
                 raise self.expected("a window such as 2m or 100 points")
         if window is None and function not in OF_A_METRIC:
@@ -278,3 +335,7 @@ class _Parser(Cursor):
         if isinstance(side, Of):
             return Of(side.function, tuple(self._with_baseline(part, other, at) for part in side.parts))
         return side
+
+
+def _scaled(token: Token) -> float:
+    return scaled(token.value, token.unit, SCALES) if token.unit else token.value

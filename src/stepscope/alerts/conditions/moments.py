@@ -6,13 +6,11 @@ evaluates rules, so the condition is evaluated as if there had been an evaluatio
 
 from __future__ import annotations
 
-import operator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.alerts.conditions.sliding import FAST, ROW_FUNCTIONS, sliding_values
 from stepscope.alerts.conditions.tree import (
     Arithmetic,
     Baseline,
@@ -26,13 +24,15 @@ from stepscope.alerts.conditions.tree import (
     StatusIs,
     Windowed,
 )
+from stepscope.alerts.conditions.window_functions import FAST, ROW_FUNCTIONS, sliding_values
+from stepscope.schema.notation import COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from stepscope.alerts.conditions.recent import Floats, Ints, RecentPoints
+    from stepscope.alerts.conditions.recent_points import Floats, Ints, RecentPoints
     from stepscope.alerts.conditions.tree import Expression
 
     Flags = NDArray[np.bool_]
@@ -167,7 +167,7 @@ class Moments:
             return np.ones(len(ends.times_ns), bool), np.ones(len(ends.times_ns), bool)
         left, right = self._number(part.left, ends), self._number(part.right, ends)
         is_known = ~(np.isnan(left) | np.isnan(right))
-        holds_at: Flags = _COMPARE[part.operator](left, right)
+        holds_at: Flags = COMPARISONS[part.operator](left, right)
         return holds_at & is_known, ~holds_at & is_known
 
     def _number(self, part: Expression, ends: _Ends) -> Floats:
@@ -245,11 +245,3 @@ _CALCULATE: dict[str, Callable[[Floats, Floats], Floats]] = {
     "/": _divided,
 }
 _OF: dict[str, np.ufunc] = {"min": np.minimum, "max": np.maximum}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}

@@ -1,17 +1,50 @@
-"""Finds the subjects of a condition: the ranks, hosts and devices that have its metrics."""
+"""The subjects of a condition: the ranks, hosts and devices that have its metrics."""
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
-
-from stepscope.alerts.conditions.history import Subject
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from stepscope.alerts.conditions.history import History
+    from stepscope.alerts.conditions.run_history import History
     from stepscope.alerts.conditions.tree import Expression, Name
+
+
+class Subject(NamedTuple):
+    """The rank, host or device that a series belongs to; what does not apply is None or empty."""
+
+    rank: int | None = None
+    host: str = ""
+    device: str = ""
+
+    def covers(self, other: Subject) -> bool:
+        """Whether its series apply to the other subject as well: it has no label that differs."""
+        return (
+            self.rank in (None, other.rank)
+            and self.host in ("", other.host)
+            and self.device in ("", other.device)
+        )
+
+    def joined(self, other: Subject) -> Subject | None:
+        """Returns the labels of both; None if they contradict each other."""
+        if not (
+            (self.rank is None or other.rank is None or self.rank == other.rank)
+            and (not self.host or not other.host or self.host == other.host)
+            and (not self.device or not other.device or self.device == other.device)
+        ):
+            return None
+        rank = other.rank if self.rank is None else self.rank
+        return Subject(rank, self.host or other.host, self.device or other.device)
+
+    def from_narrow_to_broad(self) -> Iterator[Subject]:
+        """Yields itself, then all subjects that cover it."""
+        yield self
+        rank, host, device = self
+        yield from (Subject(rank, host), Subject(None, host, device), Subject(rank, "", device))
+        yield from (Subject(None, host), Subject(rank), Subject(None, "", device), Subject())
+
 
 RUN = Subject()
 """The run as a whole."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stepscope.alerts.conditions.tokens import NAME
+from stepscope.alerts.conditions.lexer import NAME
 
 RESERVED = frozenset({"and", "or", "not", "baseline", "status"})
 """Words that are not metric names unless they are in backquotes."""

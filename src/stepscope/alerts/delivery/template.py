@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepscope.alerts.conditions.tokens import NAME
+from stepscope.alerts.conditions.lexer import NAME
 from stepscope.errors import ConfigError
 from stepscope.number_format import number
 

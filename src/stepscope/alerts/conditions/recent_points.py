@@ -56,6 +56,11 @@ def median(values: Floats) -> float:
     return quantile(values, 0.5)
 
 
+def min_points_for(points: int) -> float:
+    """Returns how many points a series needs before a window of this many points is evaluated."""
+    return min(points, max(MIN_POINTS, MIN_SHARE * points))
+
+
 @dataclass
 class Retention:
     """How many points of each series are kept; may grow."""
@@ -152,7 +157,7 @@ class RecentPoints:
 
     def has_points_for(self, points: int) -> bool:
         """Whether there are enough points to evaluate a window of this many points."""
-        return self.total >= min(points, max(MIN_POINTS, MIN_SHARE * points))
+        return self.total >= min_points_for(points)
 
     def has_time_for(self, span_ns: int, now_ns: int) -> bool:
         """Whether there are enough points, over enough time, to evaluate a window of this length."""

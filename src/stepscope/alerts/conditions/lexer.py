@@ -1,11 +1,23 @@
-"""Splits the text of a condition into tokens, and shows where a mistake is."""
+"""Splits a condition into tokens, moves over them, and shows where a mistake is."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal, NamedTuple
 
-from stepscope.errors import ConfigError
+from stepscope.schema.notation import (
+    COMPARISONS,
+    DURATIONS,
+    LONG_DURATION,
+    NUMBER,
+    PERCENT,
+    QUOTED,
+    SIZES,
+    UNIT,
+    NotationError,
+    Scales,
+    number_in,
+)
 
 MAX_CHARACTERS = 2000
 """Maximum length of a condition."""
@@ -13,17 +25,7 @@ MAX_CHARACTERS = 2000
 SHOWN_CHARACTERS = 90
 """How much of a long condition is shown around a mistake."""
 
-DURATIONS = {
-    "ns": (1, 1e9), "us": (1, 1e6), "µs": (1, 1e6), "ms": (1, 1e3), "s": (1, 1),
-    "m": (60, 1), "min": (60, 1), "h": (3600, 1), "d": (86400, 1),
-}  # fmt: skip
-"""Units of time: multiplier and divisor that convert to seconds. Two numbers keep 2ms at exactly 0.002."""
-
-SCALES = {
-    **DURATIONS, "%": (1, 100), "B": (1, 1),
-    "kB": (10**3, 1), "KB": (10**3, 1), "MB": (10**6, 1), "GB": (10**9, 1), "TB": (10**12, 1),
-    "KiB": (2**10, 1), "MiB": (2**20, 1), "GiB": (2**30, 1), "TiB": (2**40, 1),
-}  # fmt: skip
+SCALES = {**DURATIONS, **PERCENT, **SIZES}
 """All units of numbers, except for counts."""
 
 COUNTS = ("points", "point", "steps", "step")
@@ -36,11 +38,12 @@ Kind = Literal["number", "name", "quoted", "text", "sign", "end"]
 
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
-    |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:[ ]*(?P<unit>%|[^\W\d_]+\b))?
+    |(?P<long>{LONG_DURATION})
+    |(?P<number>{NUMBER})(?:[ ]*(?P<unit>(?:{UNIT})(?!\w)))?
     |(?P<name>{NAME})
     |`(?P<quoted>(?:[^`]|``)*)`
-    |"(?P<double>[^"]*)"|'(?P<single>[^']*)'
-    |(?P<sign><=|>=|==|!=|[-<>+*/(),|])""",
+    |{QUOTED}
+    |(?P<sign>{"|".join(COMPARISONS)}|[-+*/(),|])""",
     re.VERBOSE,
 )
 _INSTEAD = {
@@ -68,29 +71,21 @@ class Token(NamedTuple):
     unit: str = ""
 
 
-class ConditionError(ConfigError):
-    """A condition that cannot be parsed: what is wrong, and at which characters."""
-
-    def __init__(self, shown: str, complaint: str, begin: int, end: int) -> None:
-        super().__init__(shown)
-        self.complaint, self.begin, self.end = complaint, begin, end
-
-
-def mistake(text: str, at: int, problem: str) -> ConditionError:
+def mistake(text: str, at: int, problem: str) -> NotationError:
     """Creates an error that shows the text with a caret under the wrong character."""
     begin = max(0, min(at - SHOWN_CHARACTERS // 2, len(text) - SHOWN_CHARACTERS))
     shown = text[begin : begin + SHOWN_CHARACTERS]
     line = "".join(sign if sign.isprintable() else " " for sign in shown)
     word = _TOKEN.match(text, at)
     end = at + 1 if word is None or word.lastgroup == "space" else word.end()
-    return ConditionError(f"{problem}\n  {line}\n  {' ' * (at - begin)}^", problem, at, end)
+    return NotationError(problem, at, end, shown=f"{problem}\n  {line}\n  {' ' * (at - begin)}^")
 
 
 def tokens_of(text: str) -> list[Token]:
     """Returns the tokens of a text; the last one is of kind `end`."""
     if len(text) > MAX_CHARACTERS:
         problem = f"A condition may have at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}."
-        raise ConditionError(problem, problem, MAX_CHARACTERS, len(text))
+        raise NotationError(problem, MAX_CHARACTERS, len(text))
     tokens: list[Token] = []
     at = 0
     while at < len(text):
@@ -105,11 +100,76 @@ def tokens_of(text: str) -> list[Token]:
     return [*tokens, Token("end", "", len(text))]
 
 
+class Cursor:
+    """A position in the tokens of a text, for a parser."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokens_of(text)
+        self._next = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._next]
+
+    def is_next(self, *signs: str) -> bool:
+        """Whether the next token is one of these signs or words."""
+        return self.token.kind in ("sign", "name") and self.token.text in signs
+
+    def is_call(self) -> bool:
+        """Whether a function call is next: a name and an opening parenthesis."""
+        if self.token.kind != "name" or self.token.text in ("and", "or", "not"):
+            return False
+        after = self._tokens[self._next + 1]
+        return after.kind == "sign" and after.text == "("
+
+    def take(self) -> Token:
+        """Returns the next token and moves on."""
+        token = self.token
+        self._next += token.kind != "end"
+        return token
+
+    def accept(self, sign: str) -> bool:
+        """Takes a sign if it is next; returns whether it was."""
+        is_next = self.is_next(sign)
+        if is_next:
+            self.take()
+        return is_next
+
+    def demand(self, sign: str, what: str) -> None:
+        """Takes a sign; raises an error if something else is next."""
+        if not self.accept(sign):
+            raise self.expected(what)
+
+    def expect_end(self, what: str) -> None:
+        """Raises an error if any token is left."""
+        if self.token.kind != "end":
+            raise self.expected(what)
+
+    def mark(self) -> int:
+        """Returns the current position, for `back_to`."""
+        return self._next
+
+    def back_to(self, mark: int) -> None:
+        """Moves back to a position."""
+        self._next = mark
+
+    def mistake(self, at: int, problem: str) -> NotationError:
+        """Creates an error that points at a character."""
+        return mistake(self._text, at, problem)
+
+    def expected(self, what: str) -> NotationError:
+        """Creates an error that says what was expected."""
+        actual = "the end" if self.token.kind == "end" else repr(self.token.text)
+        return self.mistake(self.token.at, f"Expected {what}, not {actual}.")
+
+
 def _token(match: re.Match[str], at: int) -> tuple[Token | None, int]:
     kind, text = match.lastgroup, match.group()
     if kind == "space":
         return None, match.end()
-    if match["number"] is not None:
+    if kind == "long" or match["number"] is not None:
         return _number(match, at)
     if kind == "name":
         return Token("name", text, at), match.end()
@@ -122,15 +182,22 @@ def _token(match: re.Match[str], at: int) -> tuple[Token | None, int]:
 
 def _number(match: re.Match[str], at: int) -> tuple[Token, int]:
     unit, end = match["unit"] or "", match.end()
+    if match["long"] is not None:
+        return Token("number", match["long"], at, _value(match, match["long"], DURATIONS), "s"), end
     if unit in ("and", "or"):
         unit, end = "", match.end("number")
-    value = float(match["number"])
-    if value == float("inf"):
-        raise mistake(match.string, at, "This number is too large.")
     if unit and unit not in SCALES and unit not in COUNTS:
         raise mistake(
             match.string,
             match.start("unit"),
             f"{unit!r} is not a unit; there are {', '.join(SCALES)}, points and steps.",
         )
+    value = _value(match, match["number"], {"": (1, 1)})
     return Token("number", match["number"], at, value, unit), end
+
+
+def _value(match: re.Match[str], text: str, scales: Scales) -> float:
+    try:
+        return number_in(text, scales)
+    except ValueError:
+        raise mistake(match.string, match.start(), "This number is too large.") from None
