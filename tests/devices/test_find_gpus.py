@@ -9,9 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from stepscope.devices.find_gpus import find_gpus, reason_of_nvml
-from tests.devices.amdsmi_stand_in import StandInAmdsmi
-from tests.devices.nvml_stand_in import LOST, Refusal, StandInNvml, an_h200
+from stepscope.devices.find_gpus import find_gpus
+from stepscope.devices.nvidia.driver import reason_of_nvml
+from tests.devices.amd.amdsmi_stand_in import StandInAmdsmi
+from tests.devices.nvidia.nvml_stand_in import LOST, Refusal, StandInNvml, an_h200
 
 NOWHERE = Path("/dev/null/nowhere")
 
@@ -29,9 +30,16 @@ def loading(**modules):
     return load
 
 
+@pytest.fixture
+def with_kfd(tmp_path: Path) -> Path:
+    """A folder of devices with that of AMD's compute driver."""
+    (tmp_path / "kfd").touch()
+    return tmp_path
+
+
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a driver")
 def test_without_a_driver_the_real_library_says_so():
-    gpus = find_gpus(kfd=NOWHERE)
+    gpus = find_gpus(dev=NOWHERE)
     assert not gpus.gpus
     (notice,) = gpus.notices
     assert notice.subject == "gpu/nvidia"
@@ -52,7 +60,7 @@ def test_without_a_driver_the_real_library_says_so():
     ],
 )
 def test_each_reason_has_its_sentence_and_its_remedy(code, words, remedy):
-    gpus = find_gpus(load=loading(pynvml=StandInNvml(start=Refusal(code))), kfd=NOWHERE)
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(start=Refusal(code))), dev=NOWHERE)
     (notice,) = gpus.notices
     assert words in notice.text
     assert remedy in notice.text
@@ -61,36 +69,36 @@ def test_each_reason_has_its_sentence_and_its_remedy(code, words, remedy):
 
 
 def test_a_missing_package_is_distinguished_from_a_missing_driver():
-    (notice,) = find_gpus(load=loading(), kfd=NOWHERE).notices
+    (notice,) = find_gpus(load=loading(), dev=NOWHERE).notices
     assert "pip install nvidia-ml-py" in notice.text
 
 
 def test_a_driver_that_shows_no_gpu_is_a_reason_too():
-    (notice,) = find_gpus(load=loading(pynvml=StandInNvml()), kfd=NOWHERE).notices
+    (notice,) = find_gpus(load=loading(pynvml=StandInNvml()), dev=NOWHERE).notices
     assert "finds no GPU" in notice.text
 
 
 def test_one_gpu_that_cannot_be_opened_is_named_beside_the_others():
     broken = an_h200(1)
     broken.answers["nvmlDeviceGetUUID"] = LOST
-    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200(0), broken)), kfd=NOWHERE)
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200(0), broken)), dev=NOWHERE)
     assert [gpu.facts.index for gpu in gpus.gpus] == [0]
     (notice,) = gpus.notices
     assert notice.subject == "gpu/nvidia/GPU 1"
     assert notice.text.startswith("GPU 1 cannot be monitored: GPU is lost.")
 
 
-def test_gpus_of_two_makers_are_found_together_and_let_go_together(tmp_path):
+def test_gpus_of_two_makers_are_found_together_and_let_go_together(with_kfd):
     nvml, amdsmi = StandInNvml(an_h200()), StandInAmdsmi()
-    gpus = find_gpus(load=loading(pynvml=nvml, amdsmi=amdsmi), kfd=tmp_path)
+    gpus = find_gpus(load=loading(pynvml=nvml, amdsmi=amdsmi), dev=with_kfd)
     assert [gpu.facts.vendor for gpu in gpus.gpus] == ["NVIDIA", "AMD"]
     assert not gpus.notices
     gpus.close()
     assert (nvml.opened, amdsmi.opened) == (0, 0)
 
 
-def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(tmp_path):
-    gpus = find_gpus(load=loading(amdsmi=StandInAmdsmi()), kfd=tmp_path)
+def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(with_kfd):
+    gpus = find_gpus(load=loading(amdsmi=StandInAmdsmi()), dev=with_kfd)
     assert [gpu.facts.vendor for gpu in gpus.gpus] == ["AMD"]
     assert not gpus.notices
 
@@ -104,8 +112,8 @@ def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(tmp_path):
         ({"amdsmi": StandInAmdsmi(count=0)}, "--device /dev/kfd"),
     ],
 )
-def test_an_amd_gpu_that_cannot_be_watched_has_its_reason(tmp_path, modules, words):
-    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200()), **modules), kfd=tmp_path)
+def test_an_amd_gpu_that_cannot_be_watched_has_its_reason(with_kfd, modules, words):
+    gpus = find_gpus(load=loading(pynvml=StandInNvml(an_h200()), **modules), dev=with_kfd)
     assert [gpu.facts.vendor for gpu in gpus.gpus] == ["NVIDIA"]
     (notice,) = gpus.notices
     assert notice.subject == "gpu/amd"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stepscope.devices.gpu import GpuFacts
-from stepscope.devices.visible import visible_gpus
+from stepscope.devices.gpu_driver import visible_gpus
 
 A, B, C = "GPU-aaaa1111-0", "GPU-aaaa2222-0", "GPU-cccc3333-0"
 

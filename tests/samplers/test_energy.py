@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.samplers.energy import EnergySampler
 from stepscope.schema.sample import Notice, Sample
-from tests.devices.test_rapl import add_zone
+from tests.devices.host.test_rapl import add_zone
 
 CPU, DRAM, BOARD = "energy/cpu_joules_total", "energy/dram_joules_total", "energy/board_joules_total"
 

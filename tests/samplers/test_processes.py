@@ -197,6 +197,7 @@ LOADER = """
 """
 
 
+@pytest.mark.slow
 def test_two_real_workers_are_seen_at_work_in_each_epoch(
     start: Script, until: Callable[[Callable[[], object]], None]
 ) -> None:
@@ -247,4 +248,4 @@ def test_a_real_training_is_sampled_without_the_agent_it_started(start: Script) 
     values = values_of(ProcessesSampler().sample([one]), owner=one)
     assert values["tree/processes"] == 1
     assert values["process/rss_bytes"] == values["tree/rss_bytes"] > 0
-    training.communicate("end\n", timeout=30)
+    training.communicate("end\n", timeout=120)

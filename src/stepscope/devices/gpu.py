@@ -13,7 +13,7 @@ class GpuFacts:
     uuid: str
     """The only name that is the same in all processes and containers."""
     index: int
-    """Its index in the driver's order, as in `nvidia-smi`."""
+    """Its index in the order of the driver and its tools."""
     name: str
     vendor: str
     driver: str | None = None
@@ -108,6 +108,8 @@ class Gpu(ABC):
     """One GPU, opened once and read repeatedly."""
 
     facts: GpuFacts
+    diagnose_command: str = "sudo dmesg"
+    """Shows why it no longer answers."""
 
     @abstractmethod
     def read(self, *, thorough: bool) -> GpuReading:

@@ -20,9 +20,6 @@ RETRY_S = 60.0
 """How often lost GPUs are searched for."""
 
 
-DIAGNOSE_COMMAND = "sudo dmesg | grep -i -e xid -e nvrm -e amdgpu"
-
-
 class GpuWatch:
     """All GPUs of the host, including those that are lost and come back."""
 
@@ -76,7 +73,7 @@ class GpuWatch:
             reading = gpu.read(thorough=thorough or is_new)
         except GpuLost as reason:
             if facts.uuid not in self._lost:
-                yield self._note_loss(facts, reason)
+                yield self._note_loss(gpu, reason)
             return
         if facts.uuid in self._lost:
             self._lost.remove(facts.uuid)
@@ -88,12 +85,13 @@ class GpuWatch:
             yield _described(gpu)
         yield facts, reading
 
-    def _note_loss(self, facts: GpuFacts, reason: GpuLost) -> Notice:
+    def _note_loss(self, gpu: Gpu, reason: GpuLost) -> Notice:
+        facts = gpu.facts
         self._lost.add(facts.uuid)
         self._losses[facts.uuid] = self._losses.get(facts.uuid, 0) + 1
         return Notice(
             f"gpu/{facts.uuid}/lost/{self._losses[facts.uuid]}",
-            f"{_name(facts)} no longer answers: {reason}. See why with: {DIAGNOSE_COMMAND}",
+            f"{_name(facts)} no longer answers: {reason}. See why with: {gpu.diagnose_command}",
         )
 
 

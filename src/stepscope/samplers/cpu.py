@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.cgroup import Groups
-from stepscope.devices.host.cgroup_cpu import CpuLimit, cpu_counts, cpu_limits
-from stepscope.devices.host.cgroup_memory import memory_limits
+from stepscope.devices.host.cgroup import CpuLimit, Groups, cpu_counts, cpu_limits, memory_limits
 from stepscope.devices.host.kernel_files import PROC, SYS, drop_none
 from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.host.processor import (
@@ -16,9 +14,9 @@ from stepscope.devices.host.processor import (
     clocks,
     load,
     processor_counts,
+    processor_facts,
     shares,
 )
-from stepscope.devices.host.processor_facts import processor_facts
 from stepscope.devices.interval import Interval
 from stepscope.devices.rates import HostRates, Rates
 from stepscope.samplers.base import Sampler

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from stepscope.devices.find_gpus import GpusFound, find_gpus
 from stepscope.devices.gpu_metrics import METRICS, figures_of
 from stepscope.devices.gpu_watch import GpuWatch
-from stepscope.devices.process.ancestry import owners_of, parent_of
+from stepscope.devices.process.process_tree import owners_of, parent_of
 from stepscope.devices.scripted import play_lines
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Notice, Sample

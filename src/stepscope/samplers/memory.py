@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.cgroup import Groups
-from stepscope.devices.host.cgroup_memory import group_memory, memory_events, memory_limits
+from stepscope.devices.host.cgroup import Groups, group_memory, memory_events, memory_limits
 from stepscope.devices.host.kernel_files import PROC, drop_none
 from stepscope.devices.host.memory import HostMemory, host_memory, paging_counts
 from stepscope.devices.host.mounts import space

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from stepscope.devices.host.kernel_files import PROC, drop_none
 from stepscope.devices.interval import Interval
 from stepscope.devices.process.memory_detail import MemoryDetail
-from stepscope.devices.process.process_files import ProcessFiles
 from stepscope.devices.process.process_tree import ProcessTrees, Tree
 from stepscope.devices.process.processes import (
+    ProcessFiles,
     ProcessKey,
     ProcessState,
     input_output_counts,

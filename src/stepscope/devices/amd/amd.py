@@ -170,6 +170,8 @@ LOSSES = ("NOT_INIT", "DRIVER_NOT_LOADED")
 class AmdGpu(Gpu):
     """One GPU."""
 
+    diagnose_command = "sudo dmesg | grep -i amdgpu"
+
     def __init__(self, amdsmi: ModuleType, handle: Any, facts: GpuFacts) -> None:
         self.facts = facts
         self._amdsmi, self._handle = amdsmi, handle
@@ -222,66 +224,6 @@ class AmdGpu(Gpu):
             return name
         enumeration, _, member = name.partition(".")
         return getattr(getattr(self._amdsmi, enumeration), member)
-
-
-class AmdDriver:
-    """The library, initialised once, and the GPUs it finds."""
-
-    def __init__(self, amdsmi: ModuleType) -> None:
-        """Raises AmdSmiException when the driver cannot be used."""
-        self._amdsmi = amdsmi
-        self.gpus: list[Gpu] = []
-        amdsmi.amdsmi_init()
-        try:
-            for index, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
-                self.gpus.append(AmdGpu(amdsmi, handle, self._facts(handle, index)))
-        except amdsmi.AmdSmiException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Shuts the library down."""
-        self.gpus.clear()
-        self._ask("amdsmi_shut_down")
-
-    def _facts(self, handle: Any, index: int) -> GpuFacts:
-        asic = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
-        enumeration = self._ask("amdsmi_get_gpu_enumeration_info", handle) or {}
-        driver = self._ask("amdsmi_get_gpu_driver_info", handle) or {}
-        limit = number((self._ask("amdsmi_get_power_cap_info", handle) or {}).get("power_cap"))
-        memory = number((self._ask("amdsmi_get_gpu_vram_usage", handle) or {}).get("vram_total"))
-        runtime_index = number(enumeration.get("hip_id"))
-        bus = self._ask("amdsmi_get_gpu_device_bdf", handle)
-        return GpuFacts(
-            uuid=_uuid(asic, enumeration) or str(self._ask("amdsmi_get_gpu_device_uuid", handle) or bus),
-            index=index,
-            name=_text(asic.get("market_name")) or "AMD GPU",
-            vendor="AMD",
-            driver=_text(driver.get("driver_version")),
-            pci_bus_id=_text(bus),
-            memory_total_bytes=None if memory is None else int(memory) << 20,
-            power_limit_watts=None if limit is None else limit / 1e6,
-            runtime_index=None if runtime_index is None else int(runtime_index),
-        )
-
-    def _ask(self, name: str, *arguments: Any) -> Any | None:
-        """The result of an optional query; None where it fails."""
-        function = getattr(self._amdsmi, name, None)
-        try:
-            return None if function is None else function(*arguments)
-        except self._amdsmi.AmdSmiException:
-            return None
-
-
-def _uuid(asic: dict[str, Any], enumeration: dict[str, Any]) -> str | None:
-    """The UUID of a GPU in ROCR_VISIBLE_DEVICES and PyTorch."""
-    known = _text(enumeration.get("hip_uuid"))
-    serial = _text(asic.get("asic_serial"))
-    return known or (f"GPU-{serial.removeprefix('0x').lower()}" if serial else None)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value not in ("", "N/A") else None
 
 
 def _codes(amdsmi: ModuleType, names: tuple[str, ...]) -> frozenset[int]:

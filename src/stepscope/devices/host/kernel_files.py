@@ -1,4 +1,9 @@
-"""Reads the small text files of `/proc` and `/sys`; a missing file reads as None."""
+"""Reads the small text files of `/proc` and `/sys`; a missing file reads as None.
+
+psutil would take 1.1 to 5 times the processor time for what is read of the host every second, and 2 to 11
+times for a process (`python -m benchmarks.proc_reads`), where the agent may take 1% of a core in all. It also
+lacks the run queue, major faults, unwritten pages and mounted folders, and takes 25 ms to import.
+"""
 
 from __future__ import annotations
 

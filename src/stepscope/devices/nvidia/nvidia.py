@@ -6,18 +6,116 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.gpu import FIGURES, Gpu, GpuFacts, GpuLost, GpuProcess, GpuReading
-from stepscope.devices.nvidia.nvidia_board import Board
+from stepscope.devices.gpu import FIGURES, Gpu, GpuFacts, GpuProcess, GpuReading
 from stepscope.devices.nvidia.nvidia_fields import NvidiaFields
-from stepscope.devices.nvidia.nvidia_figures import FAST, ONCE, PCIE_TRAFFIC, THOROUGH
 from stepscope.devices.nvidia.nvidia_gpm import open_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
-    from stepscope.devices.nvidia.nvidia_figures import Query
+    from stepscope.devices.nvidia.nvidia_board import Board, Call
     from stepscope.devices.nvidia.nvidia_gpm import Slice
+
+MHZ = 1e6
+
+# The bits of the clock event reasons that reduce clocks. Excluded: idle, application clocks, display.
+THROTTLE_BITS = {
+    0x04: "power_cap",
+    0x08: "hardware_slowdown",
+    0x10: "sync_boost",
+    0x20: "software_thermal",
+    0x40: "hardware_thermal",
+    0x80: "power_brake",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query: the figures it returns, and the calls that can answer it, the best first."""
+
+    figures: tuple[str, ...]
+    calls: tuple[Call, ...]
+    convert: Callable[[Any], tuple[Any, ...]]
+    """Converts the answer to the figures, in their order and in base units."""
+
+
+def _times(factor: float) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda answer: (answer * factor,)
+
+
+def _as_is(answer: Any) -> tuple[Any, ...]:
+    return (answer,)
+
+
+def _throttle_reasons(mask: int) -> tuple[Any, ...]:
+    return (frozenset(name for bit, name in THROTTLE_BITS.items() if mask & bit),)
+
+
+FAST = (
+    Query(
+        ("utilization_ratio", "memory_utilization_ratio"),
+        (("nvmlDeviceGetUtilizationRates",),),
+        lambda rates: (rates.gpu / 100, rates.memory / 100),
+    ),
+    # Version 2 excludes memory reserved by the driver, and so matches the used memory in nvidia-smi.
+    Query(
+        ("memory_used_bytes", "memory_total_bytes"),
+        (("nvmlDeviceGetMemoryInfo", "nvmlMemory_v2"), ("nvmlDeviceGetMemoryInfo",)),
+        lambda memory: (memory.used, memory.total),
+    ),
+    Query(
+        ("temperature_celsius",),
+        (
+            ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            ("nvmlDeviceGetTemperatureV", "NVML_TEMPERATURE_GPU"),
+        ),
+        _as_is,
+    ),
+    Query(("power_watts",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatts: (milliwatts / 1000,)),
+    Query(("sm_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),), _times(MHZ)),
+    Query(
+        ("throttle_reasons",),
+        (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
+        _throttle_reasons,
+    ),
+)
+"""Queried at every reading. Each costs a call into the driver: slowly changing figures belong below."""
+
+THOROUGH = (
+    Query(("memory_clock_hertz",), (("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),), _times(MHZ)),
+    Query(
+        ("power_limit_watts",),
+        (("nvmlDeviceGetEnforcedPowerLimit",),),
+        lambda milliwatts: (milliwatts / 1000,),
+    ),
+    Query(("fan_ratio",), (("nvmlDeviceGetFanSpeed",),), lambda percent: (percent / 100,)),
+    Query(("pcie_generation",), (("nvmlDeviceGetCurrPcieLinkGeneration",),), _as_is),
+    Query(("pcie_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),), _as_is),
+    Query(("encoder_ratio",), (("nvmlDeviceGetEncoderUtilization",),), lambda answer: (answer[0] / 100,)),
+    Query(("decoder_ratio",), (("nvmlDeviceGetDecoderUtilization",),), lambda answer: (answer[0] / 100,)),
+)
+"""Queried at a thorough reading."""
+
+ONCE = (
+    Query(("pcie_generation_most",), (("nvmlDeviceGetMaxPcieLinkGeneration",),), _as_is),
+    Query(("pcie_width_most",), (("nvmlDeviceGetMaxPcieLinkWidth",),), _as_is),
+)
+"""Queried at a thorough reading until answered: constants."""
+
+PCIE_TRAFFIC = (
+    Query(
+        ("pcie_sent_bytes_per_second",),
+        (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_TX_BYTES"),),
+        _times(1000),
+    ),
+    Query(
+        ("pcie_received_bytes_per_second",),
+        (("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_RX_BYTES"),),
+        _times(1000),
+    ),
+)
+"""Each takes 20 ms, while the driver counts bytes: queried at a thorough reading, without a better source."""
 
 LIST_CALLS = (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",))
 """The function without a version raises another error than NVMLError where library and driver differ."""
@@ -78,6 +176,8 @@ class NvidiaProcesses:
 
 class NvidiaGpu(Gpu):
     """One GPU, or one slice of a GPU."""
+
+    diagnose_command = "sudo dmesg | grep -i -e xid -e nvrm"
 
     def __init__(
         self, board: Board, facts: GpuFacts, options: OpenOptions, *, slice_of: Slice | None = None
@@ -142,92 +242,3 @@ class OpenOptions:
     performance_counters: bool = True
     """Whether to read the performance counters, which another profiler of the host (DCGM) may need."""
     now: Callable[[], float] = time.monotonic
-
-
-class NvidiaDriver:
-    """NVML, initialised once, the GPUs it finds, and why others could not be opened."""
-
-    def __init__(self, options: OpenOptions) -> None:
-        """Raises NVMLError when the driver cannot be used."""
-        self._options, self._nvml = options, options.nvml
-        self.gpus: list[Gpu] = []
-        self.unavailable_gpus: dict[str, str] = {}
-        """Why a GPU, or a slice of one, could not be opened."""
-        self._nvml.nvmlInit()
-        self._is_open = True
-        try:
-            self._version: str | None = self._ask(self._nvml.nvmlSystemGetDriverVersion)
-            for index in range(self._nvml.nvmlDeviceGetCount()):
-                self._open(index)
-        except self._nvml.NVMLError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Closes the GPUs and NVML; only once, since NVML counts how often this process has opened it."""
-        for gpu in self.gpus:
-            gpu.close()
-        self.gpus.clear()
-        if self._is_open:
-            self._is_open = False
-            self._ask(self._nvml.nvmlShutdown)
-
-    def _open(self, index: int) -> None:
-        try:
-            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-            facts = self._facts(handle, index)
-            self.gpus.append(NvidiaGpu(Board(self._nvml, handle), facts, self._options))
-        except (self._nvml.NVMLError, GpuLost) as reason:
-            self.unavailable_gpus[f"GPU {index}"] = str(reason)
-            return
-        for number, slice_handle in self._slices(handle):
-            try:
-                self.gpus.append(self._open_slice(slice_handle, handle, facts))
-            except (self._nvml.NVMLError, GpuLost) as reason:
-                self.unavailable_gpus[f"slice {number} of GPU {index}"] = str(reason)
-
-    def _open_slice(self, handle: Any, whole: Any, parent: GpuFacts) -> Gpu:
-        instance = self._nvml.nvmlDeviceGetGpuInstanceId(handle)
-        facts = self._facts(
-            handle,
-            parent.index,
-            pci_bus_id=parent.pci_bus_id,
-            parent_uuid=parent.uuid,
-            gpu_instance=instance,
-            compute_instance=self._ask(self._nvml.nvmlDeviceGetComputeInstanceId, handle),
-        )
-        board = Board(self._nvml, handle)
-        return NvidiaGpu(board, facts, self._options, slice_of=(whole, instance))
-
-    def _facts(self, handle: Any, index: int, **of_a_slice: Any) -> GpuFacts:
-        """The constant properties. Only the UUID is required: it distinguishes GPUs."""
-        nvml = self._nvml
-        uuid = str(nvml.nvmlDeviceGetUUID(handle))
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-        pci = None if of_a_slice else self._ask(nvml.nvmlDeviceGetPciInfo, handle)
-        facts: dict[str, Any] = {
-            "name": self._ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
-            "driver": self._version,
-            "pci_bus_id": pci and str(pci.busId),
-            "memory_total_bytes": memory and memory.total,
-            "power_limit_watts": limit and limit / 1000,
-        }
-        return GpuFacts(uuid=uuid, index=index, vendor="NVIDIA", **(facts | of_a_slice))
-
-    def _slices(self, handle: Any) -> Iterator[tuple[int, Any]]:
-        """The handles of a GPU's slices; their numbers have gaps."""
-        mode = self._ask(self._nvml.nvmlDeviceGetMigMode, handle)
-        if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
-            return
-        for number in range(self._ask(self._nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-            slice_handle = self._ask(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-            if slice_handle is not None:
-                yield number, slice_handle
-
-    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
-        """The result of an optional query; None where it fails."""
-        try:
-            return question(*arguments)
-        except self._nvml.NVMLError:
-            return None

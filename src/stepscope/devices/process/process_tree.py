@@ -1,4 +1,4 @@
-"""Follows the process tree of each watched process, and names its data loader workers."""
+"""Follows the trees of watched processes, names loader workers, and finds the owner of a process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from stepscope.devices.interval import Interval
 from stepscope.devices.process.processes import ProcessKey, ProcessState, command_line, process_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from stepscope.devices.process.process_files import ProcessFiles
+    from stepscope.devices.process.processes import ProcessFiles
     from stepscope.schema.sample import Watched
 
 SETTLED_AFTER_S = 5.0
@@ -235,3 +235,38 @@ class ProcessTable:
         self._parents, self._children = parents, {}
         for pid, parent in sorted(parents.items()):
             self._children.setdefault(parent, []).append(pid)
+
+
+def parent_of(pid: int, proc: Path = PROC) -> int | None:
+    """The parent of a process; None when the process is gone, or was started by the kernel."""
+    text = read_text(f"{proc}/{pid}/stat")
+    # The name of the process is in brackets and may contain anything, including brackets.
+    parent = int(text.rpartition(")")[2].split()[1]) if text else 0
+    return parent or None
+
+
+def owners_of(
+    pid: int, watched: Iterable[Watched], find_parent: Callable[[int], int | None] = parent_of
+) -> list[Watched]:
+    """The recording processes a process belongs to: its nearest recording ancestor of each run.
+
+    Walking up from the few processes on a GPU costs less than listing the descendants of every rank.
+    """
+    roots: dict[int, list[Watched]] = {}
+    for process in watched:
+        roots.setdefault(process.pid, []).append(process)
+    nearest: dict[str, Watched] = {}
+    for ancestor in _ancestors(pid, find_parent):
+        for process in roots.get(ancestor, ()):
+            nearest.setdefault(process.run_id, process)
+    return list(nearest.values())
+
+
+def _ancestors(pid: int, find_parent: Callable[[int], int | None]) -> Iterator[int]:
+    """A process and its ancestors; stops at a number that repeats, as after a number was reused."""
+    visited: set[int] = set()
+    current: int | None = pid
+    while current is not None and current not in visited:
+        visited.add(current)
+        yield current
+        current = find_parent(current)

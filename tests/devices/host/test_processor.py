@@ -12,9 +12,10 @@ from stepscope.devices.host.processor import (
     core_times,
     load,
     processor_counts,
+    processor_facts,
     shares,
+    usable_threads,
 )
-from stepscope.devices.host.processor_facts import processor_facts, usable_threads
 from tests.devices.written import write
 
 STAT = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.host.cgroup import Group
-from stepscope.devices.host.cgroup_memory import (
+from stepscope.devices.host.cgroup import (
+    Group,
     GroupMemory,
     MemoryLimit,
     group_memory,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stepscope.devices.process.ancestry import owners_of, parent_of
+from stepscope.devices.process.process_tree import owners_of, parent_of
 from stepscope.schema.sample import Watched
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.devices.host.cgroup import Group
-from stepscope.devices.host.cgroup_cpu import CpuLimit, cpu_counts, cpu_limits
+from stepscope.devices.host.cgroup import CpuLimit, Group, cpu_counts, cpu_limits
 from tests.devices.written import write
 
 

@@ -8,8 +8,9 @@ import pynvml
 import pytest
 
 from stepscope.devices.gpu import THROTTLE_REASONS, GpuLost, GpuProcess
-from stepscope.devices.nvidia.nvidia import NvidiaDriver, OpenOptions
-from tests.devices.nvml_stand_in import (
+from stepscope.devices.nvidia.driver import NvidiaDriver
+from stepscope.devices.nvidia.nvidia import OpenOptions
+from tests.devices.nvidia.nvml_stand_in import (
     GIB,
     LOST,
     NOT_SUPPORTED,

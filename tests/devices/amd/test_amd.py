@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.devices.amd.amd import AmdDriver
+from stepscope.devices.amd.driver import AmdDriver
 from stepscope.devices.gpu import GpuLost, GpuProcess
-from tests.devices.amdsmi_stand_in import (
+from tests.devices.amd.amdsmi_stand_in import (
     AmdSmiClkType,
     AmdSmiLibraryException,
     AmdSmiParameterException,

@@ -7,9 +7,17 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from stepscope.devices.nvidia.nvidia import NvidiaDriver, OpenOptions
-from tests.devices.nvml_stand_in import NOT_SUPPORTED, TIMEOUT, Refusal, StandInBoard, StandInNvml, an_h200
-from tests.devices.test_nvidia import a_sliced_board
+from stepscope.devices.nvidia.driver import NvidiaDriver
+from stepscope.devices.nvidia.nvidia import OpenOptions
+from tests.devices.nvidia.nvml_stand_in import (
+    NOT_SUPPORTED,
+    TIMEOUT,
+    Refusal,
+    StandInBoard,
+    StandInNvml,
+    an_h200,
+)
+from tests.devices.nvidia.test_nvidia import a_sliced_board
 
 MIB = 1 << 20
 ACTIVITY = {
