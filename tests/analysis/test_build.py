@@ -52,6 +52,17 @@ def log(
         store.append(of or Source("r", "a", 0, "h"), list(columns), np.asarray(steps, np.int64), times, rows)
 
 
+def test_a_window_begins_where_another_model_is_trained(store) -> None:
+    begin(store)
+    log(store, {"step_seconds": np.ones(100), "loss": np.arange(100.0)}, range(100))
+    with store.transaction():
+        for step in (30, 60):
+            store.put_event("r", Event("another_training", BEGUN + step * S, step, 0, "a", {}))
+    [rank] = build_window(store, "r", REQUEST).ranks
+    assert rank.steps.tolist() == list(range(60, 100))
+    assert rank.is_whole
+
+
 def test_keys_recorded_at_different_steps_are_aligned(store) -> None:
     begin(store)
     log(store, {"step_seconds": np.ones(100), "phase/data_seconds": np.full(100, 0.1)}, range(100))

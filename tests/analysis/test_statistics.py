@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.change_points import change_point, warm_up_length
-from stepscope.analysis.divergence import Start, divergence
-from stepscope.analysis.excursions import spikes
+from stepscope.analysis.loss.divergence import Start, divergence
+from stepscope.analysis.loss.excursions import spikes
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_exceedances, spread
-from stepscope.analysis.trends import is_jump, trend_of
+from stepscope.analysis.trends import is_line, trend_of
 
 CHANCE = np.random.default_rng(0)
 
@@ -23,6 +23,7 @@ def test_blocks_have_equal_size_and_leave_out_the_first_values():
     assert block_medians(np.arange(103.0), edges)[0] == 7.5
     assert block_shares(np.ones(103), np.full(103, 4.0), edges).tolist() == [0.25] * 10
     assert block_edges(3, 10, 5).tolist() == [0, 3]
+    assert block_edges(399, 200, 1).tolist() == list(range(1, 400, 2))
 
 
 def test_the_range_of_noise_is_estimated_from_its_tail():
@@ -35,10 +36,10 @@ def test_the_range_of_noise_is_estimated_from_its_tail():
 def test_a_slope_is_within_its_interval_and_noise_has_none():
     x = np.arange(60.0)
     trend = trend_of(x, 3 + 0.1 * x + CHANCE.normal(0, 0.5, 60))
-    assert trend.low < 0.1 < trend.high
+    assert trend.slope.low < 0.1 < trend.slope.high
     assert (trend.start, trend.end) == (pytest.approx(3, abs=0.4), pytest.approx(8.9, abs=0.4))
-    assert trend.low > 0
-    assert trend_of(x, CHANCE.normal(0, 0.5, 60)).low < 0
+    assert trend.slope.low > 0
+    assert trend_of(x, CHANCE.normal(0, 0.5, 60)).slope.low < 0
     assert trend_of(np.zeros(5), np.arange(5.0)) is None
 
 
@@ -48,14 +49,14 @@ def test_autocorrelation_widens_the_interval_of_a_slope():
     for seed in range(50):
         wandering = np.cumsum(np.random.default_rng(seed).normal(0, 1, 60))
         trend = trend_of(x, wandering)
-        sure += trend.low > 0 or trend.high < 0
+        sure += trend.slope.low > 0 or trend.slope.high < 0
     assert sure <= 10, "A random walk has a slope by chance; as independent values nearly all would be sure."
 
 
 def test_a_jump_is_distinguished_from_a_line():
     x, noise = np.arange(48.0), CHANCE.normal(0, 0.02, 48)
-    assert is_jump(x, 1 + 0.5 * (x >= 24) + noise)
-    assert not is_jump(x, 1 + 0.5 * x / 48 + noise)
+    assert not is_line(x, 1 + 0.5 * (x >= 24) + noise)
+    assert is_line(x, 1 + 0.5 * x / 48 + noise)
 
 
 def test_a_change_of_level_is_found_at_its_place():

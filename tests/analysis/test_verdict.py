@@ -25,16 +25,16 @@ def test_a_run_is_healthy_only_if_every_check_ran_and_no_large_share_is_unexplai
         "unknown",
         "No problem found by 4 checks; 2 could not run. 50 ms a step.",
     )
-    share = LargeShare(0.76, "76 % of step time is outside the measured phases")
+    share = LargeShare(0.76, "76% of step time is outside the measured phases")
     unexplained = verdict_of([], replace(ALL_RAN, share=share), RUNNING)
     assert (unexplained.severity, unexplained.id) == ("unknown", "unexplained")
     assert unexplained.headline == f"No problem found by 6 checks. {share.sentence}."
 
 
 def test_the_share_of_wall_time_replaces_that_of_the_checks():
-    account = LargeShare(0.47, "47 % of wall time is evaluation")
+    account = LargeShare(0.47, "47% of wall time is evaluation")
     verdict = verdict_of([], replace(ALL_RAN, share=LargeShare(0.3, "x")), RUNNING, account)
-    assert verdict.headline.endswith("47 % of wall time is evaluation.")
+    assert verdict.headline.endswith("47% of wall time is evaluation.")
 
 
 @pytest.mark.parametrize("status", ["failed", "crashed", "stalled"])
@@ -66,6 +66,21 @@ def test_a_wrong_result_comes_before_lost_time_of_the_same_severity():
 def test_a_run_without_checks_is_not_called_healthy():
     verdict = verdict_of([], None, RUNNING)
     assert (verdict.id, verdict.severity) == ("not_checked", "unknown")
+
+
+def test_a_run_of_which_nothing_could_be_checked_says_so_once():
+    verdict = verdict_of([], Checks(0, ("host.gc", "step.creep")), RUNNING)
+    assert verdict.headline == "None of the 2 checks could run. Phases of steps are not timed."
+
+
+def test_the_order_of_findings_is_that_of_the_verdict(tmp_path):
+    run = going_well(1, 600)
+    run["loss"][300:] = np.nan
+    run["phase/data_seconds"] = run["phase/data_seconds"] + 0.05
+    run["step_seconds"] = run["step_seconds"] + 0.05
+    diagnosis = diagnose(tmp_path, run)
+    assert [finding.id for finding in diagnosis.findings] == ["num.nonfinite", "input.exposed_wait"]
+    assert diagnosis.verdict.id == diagnosis.findings[0].id
 
 
 def test_where_only_log_calls_are_known_the_verdict_says_that_phases_are_not_timed():
@@ -114,7 +129,7 @@ def test_compilation_that_takes_most_of_the_time_is_reported(tmp_path):
     run = going_well(1, 300)
     run["compile/seconds"] = np.where(np.arange(300) == 2, 300.0, np.nan)
     run["step_seconds"][2] += 300
-    assert "of wall time was compilation." in diagnose(tmp_path, run).verdict.headline
+    assert "of the time since the first step was compilation." in diagnose(tmp_path, run).verdict.headline
 
 
 def test_a_spike_before_the_newest_steps_is_mentioned(tmp_path):

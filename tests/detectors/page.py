@@ -39,7 +39,8 @@ def drawn() -> str:
     for name, kind in known.items():
         needs = ", ".join(" or ".join(f"`{key}`" for key in group) for group in kind.requires)
         state = " after the warm-up" if kind.in_steady_state else ""
-        lines.append(f"| `{name}` | {kind.sentence} | {needs}; {_steps(kind.min_steps)}{state} |")
+        steps = f"; {_steps(kind.min_steps)}{state}" if kind.min_steps else ""
+        lines.append(f"| `{name}` | {kind.sentence} | {needs}{steps} |")
     lines += ["", "Keys joined by “or” are alternatives: the first one that a run has is used."]
     for name, kind in known.items():
         lines += [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,25 @@ BEGUN_S = 1_760_000_000.0
 PHASES = {"data": 0.004, "forward": 0.3, "backward": 0.5, "optimizer": 0.1, "other": 0.096}
 """The share of a step that each phase takes in a run that goes well."""
 
+SETUP = (
+    "census",
+    {
+        "detect_anomaly": False,
+        "environment": {},
+        "devices": [],
+        "not_updated": {"tensors": 0, "parameters": 0, "names": []},
+        "mode": {"training": True},
+    },
+)
+"""What a watched training records about its setup."""
+
 Columns = dict[str, Any]
+Memory = Callable[[np.ndarray], np.ndarray]
+
+
+def steady_memory(seconds: np.ndarray) -> np.ndarray:
+    """The memory of a process that keeps nothing, as an agent reads it once a second."""
+    return 2e9 + np.random.default_rng(0).normal(0, 1e7, len(seconds))
 
 
 def loss_of(chance: np.random.Generator, steps: int, shape: str) -> np.ndarray:
@@ -103,12 +121,17 @@ def diagnose(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     events: tuple[tuple[str, dict[str, Any]], ...] = (),
     facts: dict[str, Any] | None = None,
-    machine: Mapping[tuple[str, str], float] | None = None,
+    machine: Mapping[tuple[str, str], Any] | None = None,
+    memory: Memory | None = steady_memory,
 ) -> Diagnosis:
-    """Keeps the figures of some ranks in a store, and looks at the run; NaN stands for nothing recorded."""
+    """Keeps the figures of some ranks in a store, and looks at the run; NaN stands for nothing recorded.
+
+    `machine` gives by key and device what was read: one value, or any number over the time of the run.
+    `memory` gives the memory of a process at each second.
+    """
     store = SqliteStore(folder / "store.sqlite")
     try:
-        record(store, *ranks, events=events, facts=facts, machine=machine)
+        record(store, *ranks, events=events, facts=facts, machine=machine, memory=memory)
         return Diagnostician(settings or {}).diagnose(store, RUN)
     finally:
         store.close()
@@ -120,7 +143,8 @@ def record(
     *ranks: Columns,
     events: tuple[tuple[str, dict[str, Any]], ...] = (),
     facts: dict[str, Any] | None = None,
-    machine: Mapping[tuple[str, str], float] | None = None,
+    machine: Mapping[tuple[str, str], Any] | None = None,
+    memory: Memory | None = None,
 ) -> None:
     """Tells a store what some ranks recorded, a row for each step and set of keys."""
     for rank, columns in enumerate(ranks):
@@ -130,15 +154,25 @@ def record(
         )
         taken = columns.get("step_seconds", np.full(len(columns["loss"]), 0.1) if "loss" in columns else None)
         assert taken is not None
-        ends = BEGUN_S + np.cumsum(np.nan_to_num(taken, nan=0.1))
+        gaps = sum(np.nan_to_num(columns[key]) for key in columns if key.startswith("gap/"))
+        ends = BEGUN_S + np.cumsum(np.nan_to_num(taken, nan=0.1) + gaps)
         with store.transaction():
             store.put_process(process)
-            for kind, fields in events:
+            for kind, fields in (SETUP, *events):
                 store.put_event(RUN, Event(kind, int(BEGUN_S * 1e9) + 1, 0, rank, SEGMENT, fields))
             for (key, device), value in (machine or {}).items():
-                times = (np.linspace(ends[0], ends[-1], 20) * 1e9).astype(np.int64)
+                values = np.full(20, value) if np.isscalar(value) else np.asarray(value, np.float64)
+                times = (np.linspace(ends[0], ends[-1], len(values)) * 1e9).astype(np.int64)
                 place = Source(RUN, SEGMENT, rank, HOST, device, "seconds")
-                store.append(place, [key], np.zeros(20, np.int64), times, np.full((20, 1), value))
+                store.append(place, [key], np.zeros(len(values), np.int64), times, values[:, None])
+            if memory is not None:
+                seconds = np.arange(ends[0], ends[-1])
+                used = memory(seconds - seconds[0]) if len(seconds) else np.empty(0)
+                place = Source(RUN, SEGMENT, rank, HOST, "", "seconds")
+                times = (seconds * 1e9).astype(np.int64)
+                store.append(
+                    place, ["process/rss_bytes"], np.zeros(len(used), np.int64), times, used[:, None]
+                )
             for keys, chosen in _key_sets(columns):
                 steps = np.flatnonzero(chosen)
                 values = np.array([columns[key][chosen] for key in keys]).T

@@ -157,6 +157,7 @@ def test_an_expensive_loader_of_a_watched_model_gets_a_number_of_workers(folder:
     assert any("num_workers=" in (remedy["code"] or "") for remedy in finding["remedies"])
 
 
+@pytest.mark.slow
 @needs_torch
 def test_real_collections_in_a_watched_loop_are_found(folder: Path, findings, request) -> None:
     import torch

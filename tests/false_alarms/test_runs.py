@@ -6,6 +6,7 @@ import pytest
 from tests.false_alarms.runs import PlayedRun, healthy_run, play
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [9, 14, 19])
 def test_a_healthy_run_of_minutes_raises_no_alarm(tmp_path, seed):
     run = healthy_run(seed)
@@ -42,6 +43,7 @@ def slower(run, factor, since=200):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factor", "found"), [(1.2, set()), (1.8, {"throughput_drop"}), (3.0, {"throughput_drop"})]
 )
@@ -49,6 +51,7 @@ def test_steps_that_take_longer_for_the_same_batch_are_a_drop(tmp_path, factor, 
     assert play(slower(plain_run(), factor), tmp_path) == found
 
 
+@pytest.mark.slow
 def test_steps_that_take_three_times_as_long_for_three_times_the_batch_are_no_drop(tmp_path):
     run = slower(plain_run(), 2.8)
     run.figures["batch/samples"][200:] *= 3
@@ -56,6 +59,7 @@ def test_steps_that_take_three_times_as_long_for_three_times_the_batch_are_no_dr
     assert play(run, tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_steps_that_take_longer_are_no_drop_where_their_work_is_not_known(tmp_path):
     run = slower(plain_run(), 2.8)
     del run.figures["batch/samples"]
@@ -70,6 +74,7 @@ def test_a_run_whose_processes_do_nothing_for_100_seconds_is_stalled_and_one_tha
     assert play(run, tmp_path) == {"stalled"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wait_s", "found"),
     [(0.005, set()), (0.06, {"input.exposed_wait"}), (0.3, {"input.exposed_wait", "input_bound"})],

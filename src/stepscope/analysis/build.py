@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.analysis.steady import COMPILED, steadiness_of
 from stepscope.schema.keys import (
+    ANOTHER_TRAINING_EVENT,
     CHECKPOINT_GAP_SECONDS,
     EVAL_GAP_SECONDS,
     LOSS_KEYS,
@@ -18,16 +19,18 @@ from stepscope.schema.keys import (
     device_key,
     phase_key,
 )
-from stepscope.schema.run import segments_of
+from stepscope.schema.run import LIVE, segments_of
 from stepscope.schema.series import Selection
+from stepscope.schema.total_steps import TOTAL_STEPS_EVENTS, total_steps_of
 from stepscope.schema.window import Column, MachineFigures, RankWindow, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from stepscope.schema.record import Event
+    from stepscope.schema.run import SegmentInfo
     from stepscope.schema.series import Buckets, Points, Source
     from stepscope.schema.window import Flags, Floats, Ints
     from stepscope.store.base import Reader
@@ -72,18 +75,39 @@ def build_window(reader: Reader, run_id: str, request: WindowRequest) -> Window 
     segment = segments_of(processes)[-1]
     keys = sorted({*request.keys, *COMPILED, *_ALWAYS})
     newest = reader.newest(run_id, segment.id, keys, request.rows)
+    another = {
+        event.rank: event.step
+        for event in reader.events(run_id, ANOTHER_TRAINING_EVENT)
+        if event.segment == segment.id and not event.by_user
+    }
     ranks: dict[int, RankWindow] = {}
     for source in sorted(newest, key=lambda source: (source.rank or 0, source.host)):
         if _is_of_rank(source) and source.rank not in ranks and len(ranks) < MAX_RANKS:
-            ranks[source.rank or 0] = _rank_window(reader, source, newest[source], request)
+            first_step = another.get(source.rank)
+            ranks[source.rank or 0] = _rank_window(reader, source, newest[source], request, first_step)
+    with_steps = tuple(rank for rank in ranks.values() if len(rank.steps))
     return Window(
         run_id,
         segment.id,
-        tuple(rank for rank in ranks.values() if len(rank.steps)),
-        _machine(newest, list(ranks.values())),
+        with_steps,
+        _machine(newest, with_steps, request),
         _events(reader, run_id, segment.id, request),
         {process.rank: process.facts for process in segment.processes if process.role == "rank"},
+        _remaining_s(reader, segment, with_steps),
     )
+
+
+def _remaining_s(reader: Reader, segment: SegmentInfo, ranks: Sequence[RankWindow]) -> float | None:
+    if segment.status not in LIVE:
+        return 0.0
+    process = min(segment.processes, key=lambda process: (process.role != "rank", process.rank))
+    total = total_steps_of(process.facts, reader.events(process.run_id, TOTAL_STEPS_EVENTS))
+    if total is None or not ranks or STEP_SECONDS not in ranks[0].columns:
+        return None
+    (taken,) = ranks[0].aligned(STEP_SECONDS, steady=False)
+    # Steps count from 0, so the last step's number plus 1 have been done.
+    left = max(total - int(ranks[0].steps[-1]) - 1, 0)
+    return left * float(np.mean(taken)) if len(taken) else None
 
 
 def _is_of_rank(source: Source) -> bool:
@@ -92,12 +116,19 @@ def _is_of_rank(source: Source) -> bool:
 
 
 def _rank_window(
-    reader: Reader, source: Source, points: Mapping[str, Points], request: WindowRequest
+    reader: Reader,
+    source: Source,
+    points: Mapping[str, Points],
+    request: WindowRequest,
+    first_step: int | None,
 ) -> RankWindow:
+    """Returns the window of a rank, without the trainings of other models before `first_step`."""
     base = points.get(STEP_SECONDS) or next((points[key] for key in LOSS_KEYS if key in points), None)
     base = base or max(points.values(), key=len)
-    is_whole = len(base) < request.rows
     low_step, low_ns = _window_start(base)
+    is_whole = len(base) < request.rows
+    if first_step is not None and low_step < first_step <= base.steps[-1]:
+        low_step, is_whole = first_step, True
     # Keys that were logged together share their arrays of steps and times.
     rows: dict[int, tuple[Ints, Ints, Flags]] = {}
     for series in points.values():
@@ -111,7 +142,7 @@ def _rank_window(
         places[array_id] = np.searchsorted(steps, row_steps)
         times[places[array_id]] = np.maximum(times[places[array_id]], times_ns / 1e9)
     columns = {
-        key: _column(
+        key: column_of(
             places[id(series.steps)],
             series.values[rows[id(series.steps)][2]],
             len(steps),
@@ -136,7 +167,8 @@ def _window_start(base: Points) -> tuple[int, int]:
     return int(base.steps[begin:].min()), int(base.times_ns[begin - 1])
 
 
-def _column(places: NDArray[np.intp], values: Floats, count: int, *, is_time: bool) -> Column:
+def column_of(places: NDArray[np.intp], values: Floats, count: int, *, is_time: bool) -> Column:
+    """Returns the values of a key at some of the steps; a time that cannot be right is not finite."""
     spread = np.full(count, np.nan)
     present = np.zeros(count, bool)
     spread[places] = values
@@ -158,17 +190,17 @@ def _course(reader: Reader, source: Source, keys: list[str]) -> dict[str, Bucket
 
 
 def _machine(
-    newest: Mapping[Source, Mapping[str, Points]], ranks: list[RankWindow]
+    newest: Mapping[Source, Mapping[str, Points]], ranks: Sequence[RankWindow], request: WindowRequest
 ) -> tuple[MachineFigures, ...]:
-    """Returns what samplers read on the hosts of these ranks during their steps."""
-    spans = [(rank.times[0], rank.times[-1]) for rank in ranks if len(rank.steps)]
-    if not spans:
-        return ()
-    low, high = min(first for first, _ in spans), max(last for _, last in spans)
+    """Returns what samplers read on the hosts of these ranks during their steps, or newest of a course."""
+    low = min((rank.times[0] for rank in ranks), default=np.inf)
+    high = max((rank.times[-1] for rank in ranks), default=-np.inf)
     figures = []
     for source, points in newest.items():
         for key, series in points.items() if source.axis == "seconds" else ():
-            inside = (series.times >= low) & (series.times <= high) & np.isfinite(series.values)
+            inside = np.isfinite(series.values)
+            if key not in request.courses:
+                inside &= (series.times >= low) & (series.times <= high)
             if inside.any():
                 times, values = series.times[inside], series.values[inside]
                 figures.append(MachineFigures(key, source.rank, source.host, source.device, times, values))

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 MAX_STAGES = 6
 """Maximum number of levels in a warm-up: first compilation, caches that fill, clocks that settle."""
 
+MAX_WARM_UP_STEPS = 1024
+"""Half of the longest window: diagnosis and page must leave out the same steps."""
+
+LONGEST_PART, MIN_LONGEST = 5, 20
+"""A warm-up is at most a fifth of all steps, or this many in a short run: steps that are faster in the second
+half of a run are not the end of a warm-up."""
+
 SLOWER = 1.1
 """Steps at the beginning are a warm-up if they take at least this factor longer than later ones."""
 
@@ -45,11 +52,15 @@ def change_point(y: Floats) -> tuple[int, float] | None:
 
 
 def warm_up_length(seconds: Floats) -> int:
-    """Returns how many steps at the beginning belong to the warm-up; at most half of all steps."""
+    """Returns how many steps at the beginning belong to the warm-up.
+
+    Diagnosis, tiles and comparisons leave out these steps.
+    """
+    count, seconds = len(seconds), seconds[: 2 * MAX_WARM_UP_STEPS]
     if len(seconds) < 8:
         return 0
     logs = np.log(np.maximum(seconds, 1e-9))
-    begin, most = 0, len(seconds) // 2
+    begin, most = 0, min(max(count // LONGEST_PART, MIN_LONGEST), count // 2, MAX_WARM_UP_STEPS)
     for _ in range(MAX_STAGES):
         length = _slow_head(logs[begin:])
         if length is None or begin + length > most:

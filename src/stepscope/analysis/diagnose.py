@@ -10,20 +10,32 @@ import numpy as np
 
 from stepscope.analysis.build import build_window
 from stepscope.analysis.detector_registry import make_detectors, window_request
-from stepscope.analysis.verdict import Checks, Verdict, checks_of, verdict_of
+from stepscope.analysis.verdict import Checks, Verdict, checks_of, importance, verdict_of
 from stepscope.analysis.wording import listed, percent
-from stepscope.schema.finding import SEVERITIES, Evidence, Finding
+from stepscope.detectors.base import TooLittleEvidence
+from stepscope.schema.finding import Evidence, Finding
+from stepscope.schema.window import RankWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from stepscope.detectors.base import Detector
-    from stepscope.schema.window import RankWindow, Window
+    from stepscope.schema.window import Window
     from stepscope.store.base import Reader
 
 log = logging.getLogger("stepscope")
 
 MAX_HEADLINES = 3
+
+WITHOUT_STEPS = RankWindow(
+    rank=0,
+    host="",
+    steps=np.empty(0, np.int64),
+    times=np.empty(0),
+    columns={},
+    steady=np.empty(0, bool),
+)
+"""Stands for the ranks of a run that has logged no step, for detectors that can do without."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,10 @@ class Diagnostician:
             if 0 < ranks < detector.least_ranks:
                 skipped.append(_skipped(detector, "Applies only to runs with several ranks."))
                 continue
+            if window is not None and detector.is_optional and not _has_keys(detector, window):
+                keys = " and ".join(" or ".join(group) for group in detector.requires)
+                skipped.append(_skipped(detector, f"Applies only to runs that record {keys}."))
+                continue
             result = self._run(detector, window)
             if isinstance(result, Finding):
                 all_findings.append(result)
@@ -125,40 +141,42 @@ def _skipped(detector: Detector | type[Detector], why: str) -> Considered:
 
 
 def _examine_ranks(detector: Detector, window: Window | None) -> Finding | _NoFinding:
-    ranks = () if window is None else window.ranks
-    ready: list[RankWindow] = []
-    why_not = "No steps were recorded."
-    for rank in ranks:
-        reason = _missing(detector, rank)
-        if reason is None:
-            ready.append(rank)
-        else:
-            why_not = reason
-    if not ready or window is None:
+    if window is None or not (window.ranks or detector.min_steps == 0):
+        return _NoFinding("No steps were recorded.", has_run=False)
+    reasons = [(_missing(detector, rank, window), rank) for rank in window.ranks or (WITHOUT_STEPS,)]
+    ready = [rank for reason, rank in reasons if reason is None]
+    why_not = reasons[-1][0]
+    if not ready and why_not is not None:
         return _NoFinding(why_not, has_run=False)
     examined: Sequence[RankWindow] = ready if detector.for_each_rank else ready[:1]
-    findings: list[Finding] = []
-    for rank in examined:
-        result = detector.examine(rank, window)
-        if isinstance(result, Finding):
-            findings.append(result)
-        else:
-            why_not = result
+    results = [detector.examine(rank, window) for rank in examined]
+    findings = [result for result in results if isinstance(result, Finding)]
     if findings:
         return _merge_ranks(findings, len(examined))
+    why_not = next(result for result in reversed(results) if isinstance(result, str))
+    if isinstance(why_not, TooLittleEvidence) or detector.min_steps == 0:
+        return _NoFinding(why_not, has_run=not isinstance(why_not, TooLittleEvidence))
     newest = max(rank.examined for rank in examined)
     return _NoFinding(f"{why_not.removesuffix('.')} ({newest:,} newest steps checked).", has_run=True)
 
 
-def _missing(detector: Detector, rank: RankWindow) -> str | None:
+def _has_keys(detector: Detector, window: Window) -> bool:
+    sampled = {figures.key for figures in window.machine}
+    logged = {key for rank in window.ranks for key in rank.columns}
+    return all(any(key in logged or key in sampled for key in group) for group in detector.requires)
+
+
+def _missing(detector: Detector, rank: RankWindow, window: Window) -> str | None:
     """Returns why a detector cannot examine a rank; None where it can."""
     steps = rank.steady if detector.in_steady_state else rank.steady | True
+    sampled = {figures.key for figures in window.machine}
     for group in detector.requires:
         recorded = [rank.columns[key] for key in group if key in rank.columns]
-        if not recorded:
+        if recorded:
+            flags = [column.finite if detector.in_finite_values else column.present for column in recorded]
+            steps = steps & np.logical_or.reduce(flags)
+        elif sampled.isdisjoint(group):
             return f"Needs {' or '.join(group)}, which is not recorded."
-        flags = [column.finite if detector.in_finite_values else column.present for column in recorded]
-        steps = steps & np.logical_or.reduce(flags)
     count = int(steps.sum())
     if count < detector.min_steps:
         state = " after the warm-up" if detector.in_steady_state else ""
@@ -202,8 +220,5 @@ def _separate_symptoms(
     return sorted(kept, key=_importance), symptoms
 
 
-def _importance(finding: Finding) -> tuple[bool, float, int, float]:
-    """Sorts findings: first those that endanger the run, then by the time that could be saved."""
-    endangers = finding.share is None and finding.severity in ("critical", "warning")
-    share = -1.0 if finding.share is None else finding.share
-    return not endangers, -share, SEVERITIES.index(finding.severity), -finding.confidence
+def _importance(finding: Finding) -> tuple[int, bool, float, float]:
+    return importance(finding.as_dict())

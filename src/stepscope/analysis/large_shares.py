@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LARGE = 0.25
 """A run with an unexplained share of time of at least this size is not called healthy."""
 
+LARGE_WAIT = 0.2
+"""The same for the wait for data."""
+
 
 @dataclass(frozen=True)
 class LargeShare:
@@ -29,6 +32,21 @@ class LargeShare:
 
 def largest_share(rank: RankWindow) -> LargeShare | None:
     """Returns the largest unexplained share of time in a window; None if no share is large."""
+    wall = wall_seconds(rank)
+    if wall is None:
+        return None
+    between = 1 - float(rank.aligned(STEP_SECONDS, steady=False)[0].sum()) / wall
+    candidates = [
+        (phase_shares(rank, steady=False).get("other", 0.0), "of step time is outside the measured phases"),
+        (between, "of the time since the first step is between steps (evaluation, checkpoints, epochs)"),
+        (_compiled(rank) / wall, "of the time since the first step was compilation"),
+    ]
+    share, words = max(candidates)
+    return LargeShare(share, f"{percent(share)} {words}") if share >= LARGE else None
+
+
+def wall_seconds(rank: RankWindow) -> float | None:
+    """Returns the time from the start of the first step of a window to its end; None without timed steps."""
     if STEP_SECONDS not in rank.columns:
         return None
     chosen = rank.where(STEP_SECONDS, steady=False)
@@ -36,15 +54,14 @@ def largest_share(rank: RankWindow) -> LargeShare | None:
     if len(taken) < 2 or float(taken.sum()) <= SHORTEST_S:
         return None
     # Times are those of the ends of steps: the first step began before the first of them.
-    wall = max(float(times[-1] - times[0]) + float(taken[0]), float(taken.sum()))
-    between = 1 - float(taken.sum()) / wall
-    candidates = [
-        (phase_shares(rank, steady=False).get("other", 0.0), "of step time is outside the measured phases"),
-        (between, "of wall time is between steps (evaluation, checkpoints, start of epochs)"),
-        (_compiled(rank) / wall, "of wall time was compilation"),
-    ]
-    share, words = max(candidates)
-    return LargeShare(share, f"{percent(share)} {words}") if share >= LARGE else None
+    return max(float(times[-1] - times[0]) + float(taken[0]), float(taken.sum()))
+
+
+def waiting_share(ratio: float | None) -> LargeShare | None:
+    """Returns the share of step time that waits for data, of a run that no check has examined."""
+    if ratio is None or ratio < LARGE_WAIT:
+        return None
+    return LargeShare(ratio, f"{percent(ratio)} of step time waits for data")
 
 
 def _compiled(rank: RankWindow) -> float:

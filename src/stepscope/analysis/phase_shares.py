@@ -10,19 +10,38 @@ from stepscope.analysis.steady import SHORTEST_S
 from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, device_key, gap_key, phase_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepscope.schema.window import Flags, Floats, RankWindow
 
 MIN_STEPS = 5
-"""Minimum number of steps with a phase for its share to be given."""
+"""Minimum number of steps with a phase, all of the same weight, for its share to be given."""
 
 MOSTLY = 0.9
 """A phase that was timed in at least this share of all steps is summed without weights."""
 
 
-def sample_weights(ratios: Floats) -> Floats:
-    """Returns how many steps each sampled step represents, from its sampling probability."""
+MAX_OWN_S = 0.001
+"""The most time that stepscope itself takes in a sampled step; longer sampled steps are chance."""
+
+LONG = 2.0
+"""A step is long if it takes this many times the median."""
+
+
+def sample_weights(ratios: Floats, taken: Floats, all_taken: Floats) -> Floats:
+    """Returns how many steps each sampled step represents, from its sampling probability.
+
+    `taken` are the times of the sampled steps, `all_taken` those of all. Long steps represent as many as are
+    long: a single one that happens to be sampled must not stand for a hundred usual ones.
+    """
     probabilities = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
     weights: Floats = 1.0 / np.minimum(probabilities, 1.0)
+    limit = LONG * float(np.median(all_taken)) if len(all_taken) else np.inf
+    long = taken > limit
+    if long.any() and not long.all():
+        share, together = float((all_taken > limit).mean()), float(weights.sum())
+        weights[long] *= share * together / float(weights[long].sum())
+        weights[~long] *= (1 - share) * together / float(weights[~long].sum())
     return weights
 
 
@@ -30,7 +49,8 @@ def phase_shares(rank: RankWindow, *, steady: bool = True) -> dict[str, float]:
     """Returns the share of step time of each phase, on the host's clock.
 
     Phases that were timed in nearly every step, such as the wait for data, are summed. The rest of the time
-    is divided as in the sampled steps, each weighted by the number of steps it represents.
+    is divided as in the sampled steps, each weighted by the number of steps it represents; not given where
+    these are too few.
     """
     whole = rank.where(STEP_SECONDS, steady=steady)
     taken = float(rank.columns[STEP_SECONDS].values[whole].sum())
@@ -38,21 +58,44 @@ def phase_shares(rank: RankWindow, *, steady: bool = True) -> dict[str, float]:
         return {}
     known: dict[str, float] = {}
     sampled: dict[str, float] = {}
+    represented = 0.0
     for phase in PHASES:
         key = phase_key(phase)
         if not rank.has(key):
             continue
         chosen = rank.where(key, STEP_SECONDS, steady=steady) & ~_is_between(rank, phase)
-        if chosen.sum() < MIN_STEPS:
+        weights = _weights(rank, chosen, whole)
+        if _equal_steps(weights) < MIN_STEPS:
             continue
         values = rank.columns[key].values[chosen]
         if chosen.sum() >= MOSTLY * whole.sum():
-            known[phase] = float(values.sum()) / taken
+            known[phase] = float(values.sum())
         else:
-            sampled[phase] = float((values * _weights(rank, chosen)).sum())
-    together = sum(sampled.values())
-    rest = max(1.0 - sum(known.values()), 0.0)
-    return known | {phase: rest * spent / together for phase, spent in sampled.items() if together > 0}
+            sampled[phase] = float((values * weights).sum())
+            represented = max(represented, float(weights.sum()))
+    rest = max(taken - sum(known.values()), 0.0)
+    spent = known | divide(rest, int(whole.sum()), sampled, represented)
+    return {phase: seconds / taken for phase, seconds in spent.items()}
+
+
+def divide(seconds: float, steps: int, sampled: Mapping[str, float], represented: float) -> dict[str, float]:
+    """Divides the time of all steps among phases as in the sampled steps, which represent so many steps.
+
+    Sampled steps take longer, because stepscope itself works in them between two phases: what is more than
+    their share of the time is left out of `other`, as far as it can be stepscope's.
+    """
+    surplus = sum(sampled.values()) - seconds * represented / steps
+    own = min(max(surplus, 0.0), MAX_OWN_S * represented)
+    spent = {
+        phase: value - min(own, value) if phase == "other" else value for phase, value in sampled.items()
+    }
+    together = sum(spent.values())
+    return {phase: seconds * value / together for phase, value in spent.items() if together > 0}
+
+
+def _equal_steps(weights: Floats) -> float:
+    """Returns how many steps of equal weight would say as much: a few with large weights say little."""
+    return float(weights.sum() ** 2 / (weights**2).sum()) if len(weights) else 0.0
 
 
 def _is_between(rank: RankWindow, phase: str) -> Flags:
@@ -64,10 +107,11 @@ def _is_between(rank: RankWindow, phase: str) -> Flags:
     return same
 
 
-def _weights(rank: RankWindow, chosen: Flags) -> Floats:
+def _weights(rank: RankWindow, chosen: Flags, whole: Flags) -> Floats:
     if not rank.has(SAMPLED_RATIO):
         return np.ones(int(chosen.sum()))
-    return sample_weights(rank.columns[SAMPLED_RATIO].values[chosen])
+    taken = rank.columns[STEP_SECONDS].values
+    return sample_weights(rank.columns[SAMPLED_RATIO].values[chosen], taken[chosen], taken[whole])
 
 
 def device_shares(rank: RankWindow) -> dict[str, float]:

@@ -26,10 +26,20 @@ def spread(values: Floats, axis: int | None = None) -> Floats:
     return deviation
 
 
+def usual_range(values: Floats) -> float:
+    """Returns the range of the values without their lowest and highest tenth."""
+    low, high = np.quantile(values, [0.1, 0.9])
+    return float(high - low)
+
+
 def block_edges(count: int, most: int, least_size: int) -> NDArray[np.int64]:
-    """Returns the edges of at most `most` blocks of equal size; the first few values may be left out."""
+    """Returns the edges of at most `most` blocks of equal size, without the few first values that remain."""
     blocks = max(min(most, count // least_size), 1)
     width = count // blocks
+    # Blocks with one value more may leave out less: of 399 values in 200 blocks, 1 instead of 199.
+    if count % (width + 1) < count - blocks * width:
+        width += 1
+        blocks = count // width
     return np.arange(count - blocks * width, count + 1, width)
 
 
@@ -37,6 +47,13 @@ def block_medians(values: Floats, edges: NDArray[np.int64]) -> Floats:
     """Returns the median of each block."""
     medians: Floats = np.median(values[edges[0] : edges[-1]].reshape(len(edges) - 1, -1), axis=1)
     return medians
+
+
+def block_quantiles(values: Floats, edges: NDArray[np.int64], share: float) -> Floats:
+    """Returns a quantile of each block."""
+    blocks = values[edges[0] : edges[-1]].reshape(len(edges) - 1, -1)
+    quantiles: Floats = np.quantile(blocks, share, axis=1)
+    return quantiles
 
 
 def block_shares(part: Floats, whole: Floats, edges: NDArray[np.int64]) -> Floats:

@@ -1,4 +1,4 @@
-"""Fits a robust line to a series: whether it grows, how fast, and whether steadily or in one jump."""
+"""Fits a robust line to a series: how fast it grows, how certain that is, and whether in jumps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,35 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+CONFIDENCE = 0.99
+
+MIN_RANGE_READINGS, MIN_RANGE_RATIO = 15, 3.0
+"""With this many values, growth of this many times the range of the residuals is certain."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth per unit of the axis, with its confidence interval; infinite if nothing is certain."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Slope:
+        """Returns the slope for another unit."""
+        return Slope(self.value * factor, self.low * factor, self.high * factor)
+
+    def agrees_with(self, other: Slope) -> bool:
+        """Returns whether both intervals overlap, with some slack."""
+        slack = 0.05 * max(abs(self.value), abs(other.value))
+        return max(self.low, other.low) <= min(self.high, other.high) + slack
+
 
 @dataclass(frozen=True)
 class Trend:
-    """A line through a series: slope per unit of the axis, with its confidence interval."""
+    """A line through a series."""
 
-    slope: float
-    low: float
-    high: float
+    slope: Slope
     begin: float
     """Position on the axis at which the line begins."""
     start: float
@@ -38,48 +59,102 @@ class Trend:
         return (self.end - self.start) / self.start if self.start > 0 else 0.0
 
 
-def trend_of(x: Floats, y: Floats, confidence: float = 0.99) -> Trend | None:
-    """Returns the Theil-Sen line of a series; None where x does not increase.
+def median_slope(x: Floats, y: Floats) -> float | None:
+    """Returns the median slope over all pairs of points (Theil and Sen); None if x does not increase."""
+    slopes = _pair_slopes(x, y)
+    return float(np.median(slopes)) if len(slopes) else None
 
-    The confidence interval of the slope is that of Kendall's rank correlation, for the effective number of
-    values: autocorrelated values count as fewer.
+
+def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | None:
+    """Returns the median slope with its confidence interval; None if x does not increase.
+
+    The interval is that of Kendall's rank correlation, for the effective number of values: autocorrelated
+    values count as fewer.
     """
-    first, second = np.triu_indices(len(x), 1)
-    run = x[second] - x[first]
-    if not len(run) or not (run > 0).all():
+    slopes = _pair_slopes(x, y)
+    if not len(slopes):
         return None
-    slopes = np.sort((y[second] - y[first]) / run)
     middle = float(np.median(slopes))
-    rest = y - middle * x
-    offset = float(np.median(rest))
-    share = slope_interval(rest, confidence)
-    low, high = (-np.inf, np.inf) if share >= 1 else np.quantile(slopes, [(1 - share) / 2, (1 + share) / 2])
-    ends = (offset + middle * float(x[0]), offset + middle * float(x[-1]))
-    return Trend(middle, float(low), float(high), float(x[0]), *ends, float(spread(rest)))
+    residuals = y - middle * x
+    pair_share = _interval(residuals, confidence)
+    if pair_share >= 1:
+        return _by_range(middle, x, residuals)
+    low, high = np.quantile(slopes, [(1 - pair_share) / 2, (1 + pair_share) / 2])
+    return Slope(middle, float(low), float(high))
 
 
-def is_jump(x: Floats, y: Floats) -> bool:
-    """Whether one jump between two levels fits the series better than a line, by Schwarz's criterion."""
+def trend_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Trend | None:
+    """Returns the line with the median slope through a series; None if x does not increase."""
+    slope = slope_of(x, y, confidence)
+    if slope is None:
+        return None
+    residuals = y - slope.value * x
+    offset = float(np.median(residuals))
+    ends = (offset + slope.value * float(x[0]), offset + slope.value * float(x[-1]))
+    return Trend(slope, float(x[0]), *ends, float(spread(residuals)))
+
+
+def is_line(x: Floats, y: Floats) -> bool:
+    """Returns whether a line fits the series better than one or two jumps between constant levels.
+
+    The models are compared by their residuals and their number of parameters (Schwarz's criterion, BIC).
+    """
     count = len(y)
     line = np.polynomial.Polynomial.fit(x, y, 1)
-    sums, squares = np.cumsum(y), np.cumsum(y**2)
-    size = np.arange(1, count)
-    before = squares[:-1] - sums[:-1] ** 2 / size
-    after = (squares[-1] - squares[:-1]) - (sums[-1] - sums[:-1]) ** 2 / (count - size)
-    jump = max(float((before + after).min()), 0.0)
-    straight = float(((y - line(x)) ** 2).sum())
-    # A jump has one parameter more than a line (its place), which the criterion penalises.
-    return bool(jump * count ** (1 / count) < straight)
+    # Residuals below the rounding error of the values count as none.
+    min_residual = count * float(np.finfo(np.float64).eps * np.abs(y).max()) ** 2 + np.finfo(np.float64).tiny
+    one_jump, two_jumps = _best_jumps(y)
+    unexplained = {2: float(((y - line(x)) ** 2).sum()), 3: one_jump, 5: two_jumps}
+    criteria = {
+        parameters: count * np.log(max(residual, min_residual) / count) + parameters * np.log(count)
+        for parameters, residual in unexplained.items()
+    }
+    return bool(criteria[2] <= min(criteria[3], criteria[5]))
 
 
-def slope_interval(rest: Floats, confidence: float) -> float:
-    """Returns the central share of all pairwise slopes within the interval; 1 or more if it is unbounded.
+def _pair_slopes(x: Floats, y: Floats) -> Floats:
+    first, second = np.triu_indices(len(x), 1)
+    distances = x[second] - x[first]
+    is_increasing = distances > 0
+    slopes: Floats = (y[second] - y[first])[is_increasing] / distances[is_increasing]
+    return slopes
 
-    `rest` holds the residuals of the line; their autocorrelation reduces the effective number of values.
-    """
-    correlation = autocorrelation(rest)
-    effective = len(rest) * (1 - correlation) / (1 + correlation)
+
+def _interval(residuals: Floats, confidence: float) -> float:
+    """Returns the central share of all pairwise slopes within the interval; 1 or more if it is unbounded."""
+    correlation = autocorrelation(residuals)
+    effective = len(residuals) * (1 - correlation) / (1 + correlation)
     if effective <= 3:
         return 1.0
     quantile = NormalDist().inv_cdf((1 + confidence) / 2)
     return float(quantile * np.sqrt(2 * (2 * effective + 5) / (9 * effective * (effective - 1))))
+
+
+def _by_range(middle: float, x: Floats, residuals: Floats) -> Slope:
+    """Returns an interval for values so correlated that their ranks say nothing.
+
+    A random walk has residuals about as large as its movement. Residuals far smaller than that mean growth: a
+    leak of varying speed leaves a smooth wave.
+    """
+    if len(x) < MIN_RANGE_READINGS:
+        return Slope(middle, -np.inf, np.inf)
+    slack = MIN_RANGE_RATIO * float(np.ptp(residuals)) / float(x[-1] - x[0])
+    return Slope(middle, middle - slack, middle + slack)
+
+
+def _best_jumps(y: Floats) -> tuple[float, float]:
+    """Returns the squared residuals of the best model with one jump, and with two."""
+    costs = _level_costs(y)
+    one_jump = costs[0, :-1] + costs[1:, -1]
+    two_jumps = costs[0, :-2, None] + costs[1:-1, 1:-1] + costs[None, 2:, -1]
+    return float(one_jump.min()), float(two_jumps[np.triu_indices(len(two_jumps))].min())
+
+
+def _level_costs(y: Floats) -> Floats:
+    """Returns, for each first and last position, the squared residuals of a constant level between them."""
+    centred = y - y.mean()
+    sums, squares = np.r_[0.0, centred.cumsum()], np.r_[0.0, (centred**2).cumsum()]
+    first, last = np.arange(len(y))[:, None], np.arange(len(y))[None, :] + 1
+    length = np.maximum(last - first, 1)
+    costs: Floats = squares[last] - squares[first] - (sums[last] - sums[first]) ** 2 / length
+    return np.maximum(costs, 0.0)

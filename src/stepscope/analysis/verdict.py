@@ -7,16 +7,16 @@ evidence and no large share of its time is unexplained; otherwise the verdict sa
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from stepscope.analysis.large_shares import LargeShare, largest_share
 from stepscope.analysis.phase_shares import device_shares, phase_shares
 from stepscope.analysis.wording import percent, seconds
-from stepscope.schema.finding import SEVERITIES
+from stepscope.schema.finding import SEVERITIES, Severity
 from stepscope.schema.keys import STEP_SECONDS
-from stepscope.schema.run import without_end_mark
+from stepscope.schema.run import FAILED, without_end_mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,21 +30,25 @@ MAX_TRIES = 6
 SPOILING = ("num.", "conv.")
 """Prefixes of findings about wrong results; all others are about time."""
 
+NONFINITE = "num.nonfinite"
+"""The finding for a loss that is not finite."""
+
 WATCH = "monitor.watch(model, optimizer)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a run is doing."""
+    """How a run is doing, in one sentence."""
 
     id: str
     headline: str
-    severity: str
+    severity: Severity | Literal["ok", "unknown"]
     """Severity of the finding it is about; `ok` for a healthy run, `unknown` without enough evidence."""
     confidence: float | None
     steps: tuple[int, int] | None
     """First and last step it is about."""
     tries: tuple[str, ...] = ()
+    """What to try, in a few words each."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the fields as plain values, for JSON."""
@@ -54,6 +58,17 @@ class Verdict:
             "steps": None if self.steps is None else list(self.steps),
             "tries": list(self.tries),
         }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong with a run."""
+
+    id: str
+    text: str
+    severity: Severity | Literal["unknown"]
+    finding: Mapping[str, Any] | None = None
+    """The finding that it is, if it is one."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +137,41 @@ def verdict_of(
     `findings` are those that are open and not muted. `share` is the largest unexplained share of wall time if
     wall time was analysed; otherwise the share of the checks is used.
     """
-    problems = sorted((finding for finding in findings if finding.get("severity") != "info"), key=_order)
-    failure = None if state is None else _failure(state, problems)
-    if failure is not None:
-        return failure
+    problems = problems_of(findings, state)
+    if state is not None and not state.is_training:
+        return _unknown("machine", "This machine is monitored without a training run.")
     if problems:
-        return _of_finding(problems[0])
+        return _of_problems(problems)
     return _without_findings(checks, state, share or (checks.share if checks is not None else None))
+
+
+def problems_of(findings: Sequence[Mapping[str, Any]], state: RunState | None = None) -> list[Problem]:
+    """Returns what is wrong with a run: its failure first, then bad losses, then findings, the worst first.
+
+    `findings` are those that are open and not muted; those of severity `info` are no problems.
+    """
+    reported = sorted((finding for finding in findings if finding.get("severity") != "info"), key=importance)
+    problems = [
+        Problem(
+            str(finding.get("id") or finding.get("problem") or "finding"),
+            _headline(finding),
+            _severity_of(finding),
+            finding,
+        )
+        for finding in reported
+    ]
+    if state is None or not state.is_training:
+        return problems
+    if state.status in (*FAILED, "stalled"):
+        why = f": {without_end_mark(state.reason)}" if state.reason else ""
+        return [Problem(f"status.{state.status}", f"{state.status}{why}", "critical"), *problems]
+    is_reported = any(problem.id == NONFINITE for problem in problems)
+    if state.nonfinite_losses and not is_reported and not (problems and problems[0].severity == "critical"):
+        count = state.nonfinite_losses
+        text = f"{count:,} losses are not finite" if count > 1 else "1 loss is not finite"
+        severity: Severity = "warning" if state.is_last_loss_finite else "critical"
+        return [Problem("loss.nonfinite", text, severity), *problems]
+    return problems
 
 
 def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Checks:
@@ -151,28 +194,19 @@ def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Che
     )
 
 
-def _failure(state: RunState, problems: Sequence[Mapping[str, Any]]) -> Verdict | None:
-    """Returns the verdict on what ended or ruined the run, followed by the worst finding."""
-    worst = problems[0] if problems else None
-    before = f" Before that: {_headline(worst)}" if worst is not None else ""
-    tries = _tries(worst) if worst is not None else ()
-    why = f": {without_end_mark(state.reason)}" if state.reason else ""
-    if not state.is_training:
-        return _unknown("machine", "This machine is monitored without a training run.")
-    if state.status in ("crashed", "failed"):
-        headline = f"The run {state.status}{why}.{before}"
-        return Verdict(f"status.{state.status}", headline, "critical", None, None, tries)
-    if state.status == "stalled":
-        return Verdict("status.stalled", f"The run is stalled{why}.{before}", "critical", None, None, tries)
-    is_reported = any(str(finding.get("id")) == "num.nonfinite" for finding in problems)
-    is_critical = worst is not None and worst.get("severity") == "critical"
-    if state.nonfinite_losses and not is_reported and not is_critical:
-        count = state.nonfinite_losses
-        losses = f"{count:,} losses are not finite" if count > 1 else "1 loss is not finite"
-        severity = "warning" if state.is_last_loss_finite else "critical"
-        also = before.replace("Before that:", "Also:")
-        return Verdict("loss.nonfinite", f"{losses}.{also}", severity, None, None, tries)
-    return None
+def _of_problems(problems: Sequence[Problem]) -> Verdict:
+    """Returns the verdict on the worst problem; that of a failure also mentions the worst finding."""
+    worst = problems[0]
+    if worst.finding is not None:
+        return _of_finding(worst.finding)
+    other = problems[1].finding if len(problems) > 1 else None
+    also, tries = ("", ()) if other is None else (_headline(other), _tries(other))
+    if worst.id == "loss.nonfinite":
+        headline = f"{worst.text}.{f' Also: {also}' if also else ''}"
+    else:
+        verb = "is " if worst.id == "status.stalled" else ""
+        headline = f"The run {verb}{worst.text}.{f' Before that: {also}' if also else ''}"
+    return Verdict(worst.id, headline, worst.severity, None, None, tries)
 
 
 def _without_findings(checks: Checks | None, state: RunState | None, share: LargeShare | None) -> Verdict:
@@ -207,11 +241,11 @@ def _few_steps(state: RunState | None, count: int, when: str = "") -> str:
 
 
 def _passed(checks: Checks) -> str:
-    count = f"{checks.passed} check{'s' if checks.passed != 1 else ''}"
-    result = f"No problem found by {count}" if checks.passed else "No check could run"
-    if not checks.not_run:
-        return f"{result}."
-    return f"{result}; {len(checks.not_run)} could not run."
+    missing = len(checks.not_run)
+    if not checks.passed:
+        return f"None of the {missing} checks could run." if missing else "No check could run."
+    result = f"No problem found by {checks.passed} check{'s' if checks.passed != 1 else ''}"
+    return f"{result}; {missing} could not run." if missing else f"{result}."
 
 
 def _step_time(rank: RankWindow) -> str:
@@ -230,13 +264,17 @@ def _bound(rank: RankWindow) -> str:
     return ""
 
 
+def _severity_of(finding: Mapping[str, Any]) -> Severity | Literal["unknown"]:
+    return next((known for known in SEVERITIES if known == finding.get("severity")), "unknown")
+
+
 def rank_of(severity: str) -> int:
     """Returns the position of a severity, 0 for the worst; an unknown one comes last."""
     return next((place for place, known in enumerate(SEVERITIES) if known == severity), len(SEVERITIES))
 
 
-def _order(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:
-    """Sorts the worst first; of equal severity, wrong results come before lost time."""
+def importance(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:
+    """Sorts findings, the worst first; of equal severity, wrong results come before lost time."""
     share, confidence = _number(finding.get("share")), _number(finding.get("confidence"))
     costs_time = not str(finding.get("id", "")).startswith(SPOILING)
     return rank_of(str(finding.get("severity", ""))), costs_time, -(share or 0.0), -(confidence or 0.0)
@@ -245,11 +283,10 @@ def _order(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:
 def _of_finding(finding: Mapping[str, Any]) -> Verdict:
     first, last = finding.get("first_step"), finding.get("last_step")
     has_steps = isinstance(first, int) and isinstance(last, int)
-    severity = str(finding.get("severity", ""))
     return Verdict(
         id=str(finding.get("id") or finding.get("problem") or "finding"),
         headline=_headline(finding),
-        severity=severity if severity in SEVERITIES else "unknown",
+        severity=_severity_of(finding),
         confidence=_number(finding.get("confidence")),
         steps=(int(first), int(last)) if has_steps else None,  # type: ignore[arg-type]  # checked above
         tries=_tries(finding),

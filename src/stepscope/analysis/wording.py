@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from stepscope import number_format
 
 
@@ -22,6 +24,12 @@ def percent(share: float) -> str:
 def number(value: float, digits: int = 4) -> str:
     """Formats any other number."""
     return number_format.number(value, digits)
+
+
+def round_up(count: float) -> int:
+    """Returns the next of 1, 2, 5, 10, 20, 50 and so on: a number of steps as a person would choose it."""
+    unit = int(10 ** math.floor(math.log10(max(count, 1.0))))
+    return next(times * unit for times in (1, 2, 5, 10) if times * unit >= count)
 
 
 def listed(ranks: tuple[int, ...]) -> str:

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
 
 
+class TooLittleEvidence(str):
+    """Why a detector could not examine a run."""
+
+    __slots__ = ()
+
+
 class Detector(ABC):
     """Detects one problem in a window of steps. It does not read the store and keeps no state between calls.
 
@@ -23,19 +29,19 @@ class Detector(ABC):
     """When it reports a finding."""
 
     requires: ClassVar[tuple[tuple[str, ...], ...]]
-    """Keys it needs; one of each group is enough."""
+    """Keys it needs, logged or sampled from the machine; one of each group is enough."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     """Other keys it reads if they were recorded, including those of the machine."""
 
     courses: ClassVar[tuple[str, ...]] = ()
-    """Keys it reads over the whole segment, not only the window."""
+    """Keys it reads over the whole segment, not only the window; of sampled ones, all newest readings."""
 
     events: ClassVar[tuple[str, ...]] = ()
     """Kinds of events it reads."""
 
     min_steps: ClassVar[int] = 50
-    """Minimum number of steps that have all required keys."""
+    """Minimum number of steps that have all required keys; 0 if it can do without steps."""
 
     in_steady_state: ClassVar[bool] = True
     """Whether only steps after the warm-up and without compilation count."""
@@ -49,9 +55,24 @@ class Detector(ABC):
     least_ranks: ClassVar[int] = 1
     """Minimum number of ranks of a run; it is skipped for runs with fewer."""
 
+    is_optional: ClassVar[bool] = False
+    """Whether it does not apply to runs without the required keys, such as those without a GPU."""
+
     explains: ClassVar[tuple[str, ...]] = ()
     """Ids of problems that are symptoms of this one and are not reported beside it."""
 
     @abstractmethod
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Returns a finding for the steps of a rank, or a sentence that says why there is none."""
+        """Returns a finding for the steps of a rank, or a sentence that says why there is none.
+
+        The sentence is a `TooLittleEvidence` if the problem could not be examined.
+        """
+
+
+class MachineDetector(Detector):
+    """Detects a problem in what was read of the machine during the steps; once for all ranks."""
+
+    min_steps: ClassVar[int] = 1
+    in_steady_state: ClassVar[bool] = False
+    for_each_rank: ClassVar[bool] = False
+    is_optional: ClassVar[bool] = True

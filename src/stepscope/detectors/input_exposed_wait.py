@@ -15,7 +15,7 @@ from stepscope.analysis.loader_plan import (
     loader_of,
     plan_for,
 )
-from stepscope.analysis.loader_remedies import cause_of, remedies_for, tries_for
+from stepscope.analysis.remedies import cause_of, loader_remedies, loader_tries
 from stepscope.analysis.robust import block_edges, block_shares
 from stepscope.analysis.steady import SHORTEST_S
 from stepscope.analysis.wording import percent, seconds
@@ -108,7 +108,6 @@ class ExposedWait(Detector):
         loader = loader_of(window, rank.rank)
         times = BatchTimes(step / batches, exposed / batches, fetch, _idle(rank), _workers_busy(rank, window))
         plan = plan_for(times, loader, cores_for(window, rank))
-        libraries = window.facts.get(rank.rank, {}).get("libraries", {})
         first, last = int(rank.steps[chosen][0]), int(rank.steps[chosen][-1])
         above = int((waits.shares >= self.share).sum())
         empty = _empty_queue(rank)
@@ -146,8 +145,10 @@ class ExposedWait(Detector):
                 (HOST, STEP_SECONDS) if waits.clock == "host" else (DEVICE, DEVICE_STEP), first, last
             ),
             ruled_out=_ruled_out(rank, waits, above),
-            remedies=remedies_for(plan, loader, libraries, has_gpu=waits.clock == "device"),
-            tries=tries_for(plan, loader),
+            remedies=loader_remedies(
+                plan, loader, window.libraries(rank.rank), has_gpu=waits.clock == "device"
+            ),
+            tries=loader_tries(plan, loader),
             estimate=plan.estimate,
             how=f"Waits and step times of {len(waits.waited):,} steps were summed on {clock}, in "
             f"{len(waits.shares)} windows; the share is the median of the windows. Number of workers: the "

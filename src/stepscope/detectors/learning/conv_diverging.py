@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.divergence import LASTING, LIMIT, Start, divergence, has_exploded
-from stepscope.analysis.lasting_rise import lasting_rise
-from stepscope.analysis.schedule_hints import batches_changed, first_loss, level_by_schedule
+from stepscope.analysis.loss.divergence import LASTING, LIMIT, Start, divergence, has_exploded
+from stepscope.analysis.loss.lasting_rise import lasting_rise
+from stepscope.analysis.loss.schedule_hints import batches_changed, first_loss, level_by_schedule
+from stepscope.analysis.remedies import CLIPPING, remedies_in
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
@@ -17,13 +18,10 @@ from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
 from stepscope.schema.keys import BATCH_SIZES, GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
-    from stepscope.analysis.lasting_rise import LastingRise
-    from stepscope.schema.window import RankWindow, Window
+    from collections.abc import Collection
 
-CLIP = """\
-loss.backward()
-torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-optimizer.step()"""
+    from stepscope.analysis.loss.lasting_rise import LastingRise
+    from stepscope.schema.window import RankWindow, Window
 
 ROLL_BACK = """\
 state = torch.load("{path}")            # the last checkpoint before step {step:,}
@@ -109,7 +107,7 @@ class Diverging(Detector):
                 f"A spike: it has lasted for {count:,} losses.",
                 "The schedule: " + _schedule_ruled_out(rank, first),
             ),
-            remedies=_remedies(first),
+            remedies=_remedies(first, window.libraries(rank.rank)),
             tries=("lower the learning rate", "clip gradients", f"go back before step {first:,}"),
             how="The newest losses, from 5 up to nearly all, are compared with the median of the losses "
             "before them, in units of their median absolute deviation, and with the first loss.",
@@ -140,7 +138,7 @@ class Diverging(Detector):
             ),
             chart=Chart((key,), 0, last),
             ruled_out=(f"A spike: it has lasted for {last - rise.step:,} steps.",),
-            remedies=_remedies(rise.step),
+            remedies=_remedies(rise.step, window.libraries(rank.rank)),
             tries=("lower the learning rate", "clip gradients", f"go back before step {rise.step:,}"),
             how="The newest losses are compared with the whole run, in at most 128 parts: its lowest mean, "
             "how quickly the loss rose from there, and whether it has fallen since.",
@@ -148,7 +146,7 @@ class Diverging(Detector):
         )
 
 
-def _remedies(first: int) -> tuple[Remedy, ...]:
+def _remedies(first: int, libraries: Collection[str]) -> tuple[Remedy, ...]:
     return (
         Remedy(
             f"Go back to a checkpoint from before step {first:,} with a third of the learning rate.",
@@ -156,13 +154,7 @@ def _remedies(first: int) -> tuple[Remedy, ...]:
             + '\nfor group in optimizer.param_groups:\n    group["lr"] /= 3',
             "PyTorch",
         ),
-        Remedy("Clip gradients.", CLIP, "PyTorch"),
-        Remedy("Clip gradients.", "trainer = Trainer(gradient_clip_val=1.0)", "Lightning"),
-        Remedy(
-            "Clip gradients and warm up.",
-            "arguments = TrainingArguments(..., max_grad_norm=1.0, warmup_steps=500)",
-            "Transformers",
-        ),
+        *remedies_in(libraries, "Clip gradients.", CLIPPING),
     )
 
 

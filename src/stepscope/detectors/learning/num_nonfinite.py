@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
+from stepscope.analysis.half_precision import BF16, SETUP_EVENT, SKIPPED, is_half
+from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.window import Flags, RankWindow, Window
 
-SKIPPED = ("optimizer_skipped", "gradient_step_skipped")
 EVENT = "gradient_not_finite"
-SETUP_EVENT = "census"
 
 EARLY_STEPS = 10
 """In this many steps the weights are still close to the initialisation: no checkpoint to go back to."""
@@ -33,13 +33,6 @@ GUARD = """\
 if not torch.isfinite(loss):
     optimizer.zero_grad(set_to_none=True)
     continue                               # and inspect this batch"""
-
-BF16 = """\
-with torch.autocast("cuda", dtype=torch.bfloat16):  # has the range of float32, and needs no scaler
-    loss = loss_of(model(x), y)"""
-
-LIGHTNING_BF16 = 'trainer = Trainer(precision="bf16-mixed")'
-TRANSFORMERS_BF16 = "arguments = TrainingArguments(..., bf16=True)"
 
 CLIP = """\
 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # between backward() and optimizer.step()"""
@@ -127,7 +120,7 @@ class NotFinite(Detector):
         cause = _Cause(
             is_early=rank.is_whole and first < EARLY_STEPS,
             has_exploded=_has_exploded(rank, first),
-            is_half=_is_half(rank, window),
+            is_half=is_half(rank, window),
         )
         return Finding(
             id=self.id,
@@ -154,7 +147,7 @@ class NotFinite(Detector):
                 if key == GRADIENT_NORM
                 else ()
             ),
-            remedies=cause.remedies(window.facts.get(rank.rank, {}).get("libraries", {})),
+            remedies=cause.remedies(window.libraries(rank.rank)),
             tries=cause.tries(),
             how="Every loss and gradient norm of the newest steps was checked.",
             refs=("https://pytorch.org/docs/stable/autograd.html#anomaly-detection",),
@@ -205,11 +198,7 @@ class _Cause:
             advice.append(Remedy("Lower the learning rate, warm it up, and clip gradients.", CLIP, "PyTorch"))
         if self.is_half:
             text = "Compute in bfloat16 instead of float16."
-            advice.append(Remedy(text, BF16, "PyTorch"))
-            if "lightning" in libraries:
-                advice.append(Remedy(text, LIGHTNING_BF16, "Lightning"))
-            if "transformers" in libraries:
-                advice.append(Remedy(text, TRANSFORMERS_BF16, "Transformers"))
+            advice.extend(remedies_in(libraries, text, BF16))
         advice.append(Remedy("Skip such batches, so that the weights stay finite.", GUARD, "PyTorch"))
         advice.append(Remedy("Let PyTorch report the operation that produced the value.", ANOMALY, "PyTorch"))
         return tuple(advice)
@@ -228,17 +217,6 @@ def _has_exploded(rank: RankWindow, first: int) -> bool:
         return False
     before = np.abs(rank.columns[key].values[:first][rank.columns[key].finite[:first]])
     return len(before) > 0 and bool(before[-1] > EXPLODED * max(float(np.median(before)), 1.0))
-
-
-def _is_half(rank: RankWindow, window: Window) -> bool:
-    """Whether float16 is used: by autocast, for parameters, or, if that is unknown, with a loss scaler."""
-    setup = window.events_of(SETUP_EVENT, rank.rank)
-    if not setup:
-        return any(key in rank.columns for key in SKIPPED)
-    fields = setup[-1].fields
-    dtypes = fields.get("parameter_dtypes")
-    is_stored = isinstance(dtypes, dict) and "float16" in dtypes
-    return is_stored or str(fields.get("autocast", "")).endswith((" float16", "cuda"))
 
 
 def _layer(events: list[Event], step: int) -> tuple[str, str] | None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
+from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
-from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
+from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, severity_of
 from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 LONGEST = "gc/longest_pause_seconds"
 PAUSE, COLLECTIONS, FULL = "gc/pause_seconds", "gc/collections", "gc/full_collections"
 
-FREEZE = """\
+FREEZE = {
+    "torch": """\
 import gc
 gc.collect()
 gc.freeze()                                # after the set-up: never collect objects that exist now
@@ -27,23 +29,22 @@ gc.disable()
 for step, batch in enumerate(loader):
     ...
     if step % 1000 == 0:
-        gc.collect(1)                      # at the same step on every rank"""
-
-LIGHTNING = """\
+        gc.collect(1)                      # at the same step on every rank""",
+    "lightning": """\
 class PlannedCollection(Callback):
     def on_train_start(self, trainer, module):
         gc.collect(); gc.freeze(); gc.disable()
     def on_train_batch_end(self, trainer, module, outputs, batch, step):
         if step % 1000 == 0:
-            gc.collect(1)"""
-
-TRANSFORMERS = """\
+            gc.collect(1)""",
+    "transformers": """\
 class PlannedCollection(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         gc.collect(); gc.freeze(); gc.disable()
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step % 1000 == 0:
-            gc.collect(1)"""
+            gc.collect(1)""",
+}
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,14 @@ class GarbagePauses(Detector):
         longest = float(_single(rank, chosen)[1:].max()) if is_longest else mean
         at_once = f"up to {seconds(longest)} at once" if is_longest else f"{seconds(longest)} each on average"
         first, last = int(steps[0]), int(steps[-1])
-        full = _sum(rank, FULL, chosen)
+        elapsed, kind = float(times[-1] - times[0]), "longest" if is_longest else "mean"
+        collected, full = _sum(rank, COLLECTIONS, chosen), _sum(rank, FULL, chosen)
         return Finding(
             id=self.id,
             title=self.title,
             headline=f"Garbage collection pauses the training for {percent(lost)} of the time, {at_once}.",
-            detail="A full collection visits every Python object. Training rarely creates reference cycles "
-            "that need it, and objects that exist after the set-up usually live until the end.",
+            detail="A collection visits many Python objects, a full one all. Training rarely creates "
+            "reference cycles that need it, and objects that exist after the set-up usually live to the end.",
             severity=severity_of(lost),
             confidence=min(0.95, 0.7 + 0.02 * len(paused)),
             share=lost,
@@ -121,34 +123,24 @@ class GarbagePauses(Detector):
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
                 Evidence(
-                    "paused",
-                    percent(lost),
-                    f"{seconds(float(paused[1:].sum()))} of {seconds(float(times[-1] - times[0]))}",
+                    "paused", percent(lost), f"{seconds(float(paused[1:].sum()))} of {seconds(elapsed)}"
                 ),
-                Evidence(
-                    "longest pause" if is_longest else "mean pause",
-                    seconds(longest),
-                    f"a step takes {seconds(usual)}",
-                ),
-                Evidence(
-                    "collections", f"{_sum(rank, COLLECTIONS, chosen):,.0f}", f"{full:,.0f} of them full"
-                ),
+                Evidence(f"{kind} pause", seconds(longest), f"a step takes {seconds(usual)}"),
+                Evidence("collections", f"{collected:,.0f}", f"{full:,.0f} of them full"),
             ),
             chart=Chart((PAUSE, STEP_SECONDS), first, last),
             ruled_out=("The warm-up: its steps are left out.",),
             remedies=(
-                Remedy(
+                *remedies_in(
+                    window.libraries(rank.rank),
                     "Freeze the objects that exist after the set-up, and collect at fixed steps.",
                     FREEZE,
-                    "PyTorch",
                 ),
-                Remedy("The same in Lightning.", LIGHTNING, "Lightning"),
-                Remedy("The same with the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
             ),
             tries=("gc.freeze() after the set-up", "collect every 1,000 steps"),
             estimate=Estimate(0.5 * lost, 0.9 * lost, lost, "the time of the run"),
-            how="Python reports when each collection begins and ends. The pauses are summed and divided by "
-            "the elapsed time.",
+            how="Python reports when each collection begins and ends. The processor time between is summed "
+            "and divided by the elapsed time.",
             refs=("https://docs.python.org/3/library/gc.html#gc.freeze",),
         )
 

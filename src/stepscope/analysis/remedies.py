@@ -1,4 +1,4 @@
-"""Writes the code that configures a data loader as planned, for each framework."""
+"""Writes the code of remedies for the framework in use: clipping gradients, and making a data loader."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ if TYPE_CHECKING:
 
     from stepscope.analysis.loader_plan import LoaderPlan
 
+FRAMEWORKS = {"transformers": "Transformers", "lightning": "Lightning", "torch": "PyTorch"}
+"""Libraries that have code of their own, and their names."""
+
+CLIPPING = {
+    "torch": "loss.backward()\n"
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\n"
+    "optimizer.step()",
+    "lightning": "trainer = Trainer(gradient_clip_val=1.0)",
+    "transformers": "arguments = TrainingArguments(..., max_grad_norm=1.0)",
+}
+"""How gradients are clipped, by library."""
+
 PREFETCH = 4
 
 CHEAPER = Remedy(
@@ -22,35 +34,38 @@ FEWER = Remedy(
 )
 
 
-def remedies_for(
+def remedies_in(libraries: Collection[str], text: str, codes: Mapping[str, str]) -> tuple[Remedy, ...]:
+    """Returns a remedy with code for each framework that a run has loaded; `codes` are by library.
+
+    Code for PyTorch is always there: a loop of one's own may use a model of a framework.
+    """
+    loaded = [name for name in FRAMEWORKS if name in codes and (name in libraries or name == "torch")]
+    texts = [text, *("The same in a loop of your own." for _ in loaded[1:])]
+    return tuple(
+        Remedy(said, codes[name], FRAMEWORKS[name]) for said, name in zip(texts, loaded, strict=True)
+    )
+
+
+def loader_remedies(
     plan: LoaderPlan, loader: Mapping[str, Any] | None, libraries: Collection[str], *, has_gpu: bool
 ) -> tuple[Remedy, ...]:
-    """Returns the loader settings for each framework, the one in use first, then other remedies."""
+    """Returns the settings of the loader, then other remedies."""
     if plan.proposed is None:
         return (CHEAPER,) if plan.fewer is None else (FEWER, CHEAPER)
     workers, them = ("workers", "them") if plan.proposed > 1 else ("worker", "it")
     text = f"Use {plan.proposed} {workers} and keep {them} alive between epochs."
     batch = (loader or {}).get("batch_size") or 64
-    by_framework = {
-        "torch": Remedy(text, _line("loader = ", plan.proposed, batch, pins=has_gpu), "PyTorch"),
-        "lightning": Remedy(
-            text,
-            "def train_dataloader(self):\n" + _line("    return ", plan.proposed, batch, pins=has_gpu),
-            "Lightning",
-        ),
-        "transformers": Remedy(
-            text,
-            f"arguments = TrainingArguments(..., dataloader_num_workers={plan.proposed},\n"
-            f"    dataloader_persistent_workers=True, dataloader_prefetch_factor={PREFETCH})",
-            "Transformers",
-        ),
+    codes = {
+        "torch": _line("loader = ", plan.proposed, batch, pins=has_gpu),
+        "lightning": "def train_dataloader(self):\n"
+        + _line("    return ", plan.proposed, batch, pins=has_gpu),
+        "transformers": f"arguments = TrainingArguments(..., dataloader_num_workers={plan.proposed},\n"
+        f"    dataloader_persistent_workers=True, dataloader_prefetch_factor={PREFETCH})",
     }
-    used = [name for name in ("transformers", "lightning") if name in libraries]
-    order = [*used, *(name for name in by_framework if name not in used)]
-    return (*(by_framework[name] for name in order), CHEAPER)
+    return (*remedies_in(libraries, text, codes), CHEAPER)
 
 
-def tries_for(plan: LoaderPlan, loader: Mapping[str, Any] | None) -> tuple[str, ...]:
+def loader_tries(plan: LoaderPlan, loader: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Returns the same remedies as short hints."""
     if plan.proposed is None:
         fewer = () if plan.fewer is None else (f"num_workers={plan.fewer}",)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.excursions import MIN_BEFORE, Excursion
-from stepscope.analysis.robust import spread
+from stepscope.analysis.loss.excursions import MIN_BEFORE, Excursion
+from stepscope.analysis.robust import spread, usual_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,7 +153,7 @@ def _rise_at(losses: Floats, steps: Ints, begin: int, limit: float, first: float
     level = float(np.median(before))
     size = max(float(spread(before)), 1e-3 * abs(level), 1e-12)
     current = float(np.median(after[-LAST:]))
-    if current - level < (FACTOR - 1) * _range(losses[:begin]) / FACTOR:
+    if current - level < (FACTOR - 1) * usual_range(losses[:begin]) / FACTOR:
         return None
     if ((after - level) / size > limit).mean() < 0.95:
         return None
@@ -244,11 +244,6 @@ def _was_as_high(stretch: _Stretch) -> bool:
 
 
 def _block_medians(values: Floats, size: int) -> Floats:
+    """Returns the median of each block of that size; none where there is no whole block."""
     blocks: Floats = np.median(values[len(values) % size :].reshape(-1, size), axis=1)
     return blocks
-
-
-def _range(levels: Floats) -> float:
-    """Returns the range of the usual losses in the window."""
-    low, high = np.quantile(levels, [0.1, 0.9])
-    return float(high - low)

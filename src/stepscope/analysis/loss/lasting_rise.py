@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.divergence import EXPLODED, FACTOR, FALLEN, FELL, FLAT, PARTS
+from stepscope.analysis.loss.divergence import EXPLODED, FACTOR, FALLEN, FELL, FLAT, PARTS
 
 if TYPE_CHECKING:
     from stepscope.schema.series import Buckets

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.excursions import spikes
+from stepscope.analysis.loss.excursions import spikes
+from stepscope.analysis.remedies import CLIPPING, remedies_in
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
@@ -15,16 +16,8 @@ from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
 from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 
 if TYPE_CHECKING:
-    from stepscope.analysis.excursions import Excursion
+    from stepscope.analysis.loss.excursions import Excursion
     from stepscope.schema.window import Ints, RankWindow, Window
-
-CLIP = """\
-loss.backward()
-torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-optimizer.step()"""
-
-LIGHTNING = "trainer = Trainer(gradient_clip_val=1.0)"
-TRANSFORMERS = "arguments = TrainingArguments(..., max_grad_norm=1.0)"
 
 SKIP = """\
 if loss.detach() > 5 * usual:          # usual: a running median of the loss
@@ -97,9 +90,11 @@ class LossSpike(Detector):
                 "Noise: the run's other losses would produce such a value in fewer than 1 of 1,000 windows.",
             ),
             remedies=(
-                Remedy("Clip gradients, so that one batch cannot move the weights far.", CLIP, "PyTorch"),
-                Remedy("The same in Lightning.", LIGHTNING, "Lightning"),
-                Remedy("The same with the Trainer of Transformers.", TRANSFORMERS, "Transformers"),
+                *remedies_in(
+                    window.libraries(rank.rank),
+                    "Clip gradients, so that one batch cannot move the weights far.",
+                    CLIPPING,
+                ),
                 Remedy("Find the samples of that step, and skip such batches.", SKIP),
             ),
             tries=("clip gradients", f"look at the batch of step {peak:,}"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from stepscope.analysis.robust import block_edges, block_medians
-from stepscope.analysis.trends import Trend, is_jump, trend_of
+from stepscope.analysis.trends import Trend, is_line, trend_of
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
@@ -86,7 +86,7 @@ class StepCreep(Detector):
     title: ClassVar[str] = "Steps slow down over time"
     sentence: ClassVar[str] = (
         "the slope of step time (Theil-Sen) is above zero with high confidence and adds a share to the step "
-        "time, steadily rather than in one jump, and not because of larger batches"
+        "time, steadily rather than in jumps, and not because of larger batches"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((STEP_SECONDS,),)
     reads: ClassVar[tuple[str, ...]] = (*PHASE_KEYS, *BATCH_SIZES)
@@ -117,15 +117,15 @@ class StepCreep(Detector):
     def _slowdown(self, x: Floats, y: Floats) -> Trend | str:
         """Returns the line through step times that slow down, or a sentence that says why they do not."""
         trend = trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
-        if trend is None or trend.low <= 0:
+        if trend is None or trend.slope.low <= 0:
             return "No clear slowdown."
         grown = trend.end - trend.start
         if grown < CLEAR * trend.noise:
             return "Step time varies as much as it grows."
         if trend.growth < self.growth or grown < self.least_seconds:
             return f"Step time grows by {percent(trend.growth)}; threshold: {percent(self.growth)}."
-        if is_jump(x, y) or not _rises_all_along(y):
-            return "Step time rose in one jump, not steadily."
+        if not is_line(x, y) or not _rises_all_along(y):
+            return "Step time rose in jumps, not steadily."
         return trend
 
     def _trend(self, rank: RankWindow, key: str) -> Trend | None:
@@ -138,7 +138,7 @@ class StepCreep(Detector):
         for phase, key in zip(PHASES, PHASE_KEYS, strict=True):
             if key in rank.columns and int(rank.where(key).sum()) >= 40:
                 trend = self._trend(rank, key)
-                if trend is not None and trend.low > 0:
+                if trend is not None and trend.slope.low > 0:
                     growths.append(_Growth(phase, trend.end - trend.start, trend))
         return sorted(growths, key=lambda growth: -growth.seconds)
 
@@ -146,7 +146,7 @@ class StepCreep(Detector):
         chosen = rank.where(STEP_SECONDS)
         times = rank.times[chosen]
         first, last = round(whole.begin), int(rank.steps[chosen][-1])
-        grown = whole.end - whole.start
+        grown, per_thousand = whole.end - whole.start, whole.slope.times(1000)
         growths = self._growths(rank)
         phase = growths[0].phase if growths and growths[0].seconds >= 0.3 * grown else None
         # On average, a step of the window takes half of the total growth longer.
@@ -162,7 +162,7 @@ class StepCreep(Detector):
             detail=f"Step time grew from {seconds(whole.start)} to {seconds(whole.end)}. Something grows "
             "with the run, such as a list, a graph that is kept between steps, a cache or files.",
             severity=severity_of(lost if is_known else min(lost, UNKNOWN_WORK)),
-            confidence=min(0.95, 0.6 + 0.35 * min(whole.low / whole.slope, 1.0)),
+            confidence=min(0.95, 0.6 + 0.35 * min(whole.slope.low / whole.slope.value, 1.0)),
             share=lost,
             first_step=first,
             last_step=last,
@@ -174,15 +174,15 @@ class StepCreep(Detector):
                 Evidence("step at the end", seconds(whole.end), f"step {last:,}"),
                 Evidence(
                     "growth in 1,000 steps",
-                    seconds(1000 * whole.slope),
-                    f"at {self.certainty:.0%}: {seconds(1000 * whole.low)} to {seconds(1000 * whole.high)}",
+                    seconds(per_thousand.value),
+                    f"at {self.certainty:.0%}: {seconds(per_thousand.low)} to {seconds(per_thousand.high)}",
                 ),
                 *(Evidence(f"growth of {growth.phase}", seconds(growth.seconds)) for growth in growths[:4]),
             ),
             chart=Chart((STEP_SECONDS, *(phase_key(growth.phase) for growth in growths[:3])), first, last),
             ruled_out=(
                 "The warm-up: its steps are left out.",
-                "A jump, as when another process starts on the machine: a line fits the times better.",
+                "Jumps, as when another process starts on the machine: a line fits the times better.",
                 *(("Larger batches: their size does not grow as much.",) if is_known else ()),
             ),
             remedies=ADVICE.get(phase or "other", ADVICE["other"]),

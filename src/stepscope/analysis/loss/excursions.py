@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.robust import MAD_TO_SIGMA, autocorrelation, expected_exceedances
+from stepscope.analysis.robust import MAD_TO_SIGMA, autocorrelation, expected_exceedances, usual_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def spikes(losses: Floats, limit: float) -> list[Excursion]:
         return []
     begin_at, (levels, sizes) = _before(losses), _levels(losses)
     deviations = (losses - levels) / sizes
-    scale = np.maximum(np.abs(levels), 0.25 * _range(levels))
+    scale = np.maximum(np.abs(levels), 0.25 * usual_range(levels))
     is_high = (deviations > limit) & (losses - levels >= MIN_SHARE * scale)
     is_high[:begin_at] = False  # too few earlier losses to compare with
     if not is_high.any():
@@ -125,12 +125,6 @@ def _levels(losses: Floats) -> tuple[Floats, Floats]:
     which = np.maximum((np.arange(count) - size) // STRIDE, 0)
     levels, spreads = middles[which], sizes[which]
     return levels, np.maximum(spreads, np.maximum(1e-3 * np.abs(levels), 1e-12))
-
-
-def _range(levels: Floats) -> float:
-    """Returns the range of the usual losses in the window."""
-    low, high = np.quantile(levels, [0.1, 0.9])
-    return float(high - low)
 
 
 def _stretches(is_high: NDArray[np.bool_]) -> list[tuple[int, int]]:

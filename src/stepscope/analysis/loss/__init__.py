@@ -1,0 +1,1 @@
+"""Judges the shape of a loss curve: spikes, divergence, lasting rises."""

@@ -1,0 +1,1 @@
+"""Problems of GPUs and of their memory."""

@@ -1,0 +1,1 @@
+"""Problems of the machine: processors, memory and what else runs there."""

@@ -1,0 +1,1 @@
+"""Problems of the training itself: loss, gradients, learning rate, numbers."""

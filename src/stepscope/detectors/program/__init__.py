@@ -1,0 +1,1 @@
+"""Problems of what the program does beside training: compiling, saving, evaluating, settings."""
