@@ -245,6 +245,7 @@ class Net(nn.Module):
         return self.inner(x)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("hides", [False, True])
 @pytest.mark.parametrize(

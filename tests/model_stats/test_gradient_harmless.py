@@ -115,6 +115,7 @@ def test_costly_samples_are_taken_so_rarely_that_they_keep_to_their_share() -> N
     assert RandomSampling(share=1.0, every=50).rate(5e6) == 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("watches", [False, True])
 def test_a_compiled_training_step_has_as_many_graphs_as_without(
@@ -170,3 +171,16 @@ def test_a_model_under_ddp_is_read_by_its_own_names(taken: RecordedMetrics) -> N
         assert {"gradient_norm/0", "gradient_norm/2"} <= set(taken.rows[0])
     finally:
         distributed.destroy_process_group()
+
+
+def test_a_lazy_layer_that_is_never_called_is_left_out(taken: RecordedMetrics) -> None:
+    model = nn.ModuleDict({"used": nn.Linear(4, 2), "unused": nn.LazyLinear(3)})
+    optimizer = torch.optim.SGD(model["used"].parameters(), lr=0.1)
+    gradients = watched(taken, model, optimizer)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model["used"](torch.ones(6, 4)).square().mean().backward()
+        optimizer.step()
+    gradients.close()
+    assert taken.of("gradient_norm/used")
+    assert taken.of("weight_norm/used")

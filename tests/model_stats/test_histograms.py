@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from stepscope.errors import RecorderError
 from stepscope.model_stats import histograms
-from stepscope.model_stats.histogram_format import BUCKETS, LENGTH, Histogram
-from stepscope.model_stats.histograms import Histograms, counted_by_sorting, histogram
+from stepscope.model_stats.histograms import (
+    BUCKETS,
+    LENGTH,
+    Histogram,
+    Histograms,
+    counted_by_sorting,
+    histogram,
+)
 from tests.model_stats.recording_sink import RecordedMetrics, always, never
 
 torch = pytest.importorskip("torch")

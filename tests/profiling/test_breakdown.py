@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.profiling.window.breakdown import Breakdown, breakdown_of, is_collective
-from stepscope.profiling.window.coverage import WindowSpan, covered_ns
+from stepscope.profiling.window.breakdown import (
+    Breakdown,
+    WindowSpan,
+    breakdown_of,
+    covered_ns,
+    is_collective,
+)
 from stepscope.profiling.window.events import DeviceSpan, Span, Timeline
 from stepscope.profiling.window.nesting import operator_calls
 from stepscope.profiling.window.operations import Operation

@@ -91,3 +91,14 @@ def test_an_older_torch_has_microseconds_and_no_python_functions() -> None:
 
 def test_nothing_recorded_is_an_empty_timeline() -> None:
     assert len(timeline_of([], HOST)) == 0
+
+
+def test_an_event_whose_name_is_no_text_does_not_lose_the_others() -> None:
+    def name() -> str:
+        return b"train.py(0): \xae".decode()
+
+    freed = event("", 0, 5, is_python_function=True)
+    freed.name = name
+    timeline = timeline_of([freed, event("aten::mm", 10, 20)], HOST)
+    assert [span.name for span in timeline.functions] == ["(unknown)"]
+    assert [span.name for span in timeline.operators] == ["aten::mm"]

@@ -120,6 +120,7 @@ def test_samples_of_five_milliseconds_come_at_two_hundred_a_second() -> None:
     assert profile.workers == 0
 
 
+@pytest.mark.slow
 def test_workers_load_in_parallel_and_their_memory_is_counted() -> None:
     alone = TreeMemory().read()
     loader = DataLoader(Sleeping(), batch_size=8, num_workers=2)

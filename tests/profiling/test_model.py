@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from stepscope.errors import ConfigError, MissingExtra
-from stepscope.profiling.model.model import ModelProfiler
-from stepscope.profiling.model.model_memory import peak_of
+from stepscope.profiling.model.model import ModelProfiler, peak_of
 from stepscope.profiling.model.timings import Repeats
 from stepscope.profiling.window.events import Allocation, Timeline
 

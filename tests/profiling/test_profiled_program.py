@@ -48,7 +48,7 @@ def both(tmp_path: Path) -> Callable[..., tuple[subprocess.CompletedProcess[str]
             [sys.executable, "-m", "stepscope.profiling.profiled_program", wanted, *words],
         )
         return tuple(
-            subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
             for command in commands
         )
 

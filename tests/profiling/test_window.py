@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from stepscope.errors import ConfigError
-from stepscope.profiling.window.session import Detail
-from stepscope.profiling.window.window import ProfilerWindow, WindowOptions
+from stepscope.profiling.window.profiler_window import ProfilerWindow, WindowOptions
+from stepscope.profiling.window.session import Detail, Session
+from stepscope.profiling.window.window_profile import Place, window_profile
 
 torch = pytest.importorskip("torch")
 
@@ -96,6 +97,21 @@ def test_shapes_places_and_memory_are_recorded_where_wanted() -> None:
     assert (plain.shapes, plain.place, plain.memory_bytes) == (None, None, None)
 
 
+def test_self_time_and_memory_of_an_operator_are_those_that_torch_computes() -> None:
+    session = Session(Detail(memory=True))
+    session.prepare()
+    session.record()
+    multiply()
+    session.mark()
+    profile = window_profile(session.stop(), Place(steps=1), top=50, with_memory=True)
+    torchs = {event.key: event for event in session._profiler.key_averages()}
+    assert "aten::mm" in {operation.name for operation in profile.operations}
+    for operation in profile.operations:
+        event = torchs[operation.name]
+        assert operation.self_seconds == pytest.approx(event.self_cpu_time_total * 1e-6)
+        assert operation.memory_bytes == event.self_cpu_memory_usage
+
+
 def test_a_real_training_step_includes_its_backward_pass() -> None:
     model = torch.nn.Linear(64, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -168,14 +184,17 @@ def test_a_window_waits_before_it_warms_up() -> None:
 
 def test_a_window_ends_with_its_epoch_without_the_time_between_epochs() -> None:
     window = ProfilerWindow(epochs=(0,), active=100, warmup=1, options=NO_FILES)
+    began = time.perf_counter()
     run(window, lambda: time.sleep(0.001), steps=6)
-    time.sleep(0.5)  # validation, say
+    steps_took = time.perf_counter() - began
+    time.sleep(0.2)  # validation, say
     window.step(1, 6)
     (profile,) = window.profiles
     assert profile.steps == 4
-    assert profile.window_seconds < 0.4
+    assert profile.window_seconds <= steps_took
 
 
+@pytest.mark.slow
 def test_closing_keeps_the_steps_recorded_so_far() -> None:
     with ProfilerWindow(epochs=(0,), active=100, warmup=0, options=NO_FILES) as window:
         run(window, multiply, steps=4)
@@ -247,10 +266,10 @@ def test_recording_leaves_the_environment_as_it_was() -> None:
 
 def test_a_window_that_is_not_open_costs_next_to_nothing() -> None:
     window = ProfilerWindow(epochs=(5,), steps=(10**9,))
-    began_at = time.perf_counter()
+    began_at = time.process_time()
     for step in range(200_000):
         window.step(0, step)
-    assert time.perf_counter() - began_at < 2
+    assert time.process_time() - began_at < 2
 
 
 @pytest.mark.parametrize(

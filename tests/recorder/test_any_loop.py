@@ -17,8 +17,11 @@ import stepscope
 from stepscope import TrainingMonitor
 from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.overview.wall_time import wall_time_of
+from tests.cases import few
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("without_agent")
 nn = torch.nn
 
 STEPS = 12
@@ -30,7 +33,14 @@ planted: list[tuple[str, float, float]] = []
 """What waited, and from when to when."""
 
 
-BUSY = {"scaled": 4, "compiled": 4, "accelerated": 3, "in_lightning": 3, "in_transformers": 3}
+BUSY = {
+    "scaled": 4,
+    "compiled": 4,
+    "with_an_inner_optimizer": 4,
+    "accelerated": 3,
+    "in_lightning": 3,
+    "in_transformers": 3,
+}
 """Loops with a good deal of work of their own within a phase wait so many times longer."""
 
 
@@ -461,18 +471,22 @@ def steps_of(run: stepscope.reading.Run, key: str) -> list[int]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", few(LOOPS, 8), ids=lambda loop: loop.__name__)
 def test_each_step_has_its_number_one_time_and_its_phases_and_no_time_is_missing(
     folder: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted.clear()
     for phase, seconds in PLANTED_S.items():
         monkeypatch.setitem(PLANTED_S, phase, seconds * BUSY.get(loop.__name__, 1))
-    run = run_of(folder, loop)
-    assert steps_of(run, "step_seconds") == list(range(STEPS))
-    assert time_left(run) < 0.05
-    ratios = {phase: as_planted(run, phase) for phase in PLANTED_S.keys() - UNSEEN.get(loop, set())}
-    assert {phase: round(ratio, 3) for phase, ratio in ratios.items() if not 0.99 < ratio < 1.05} == {}
+    for attempt in range(3):  # a busy machine may disturb one, but not each of them in the same way
+        planted.clear()
+        run = run_of(folder / str(attempt), loop)
+        assert steps_of(run, "step_seconds") == list(range(STEPS))
+        ratios = {phase: as_planted(run, phase) for phase in PLANTED_S.keys() - UNSEEN.get(loop, set())}
+        wrong = {phase: round(ratio, 3) for phase, ratio in ratios.items() if not 0.99 < ratio < 1.05}
+        left = time_left(run)
+        if not wrong and left < 0.05:
+            break
+    assert (wrong, left) == ({}, pytest.approx(0, abs=0.05))
 
 
 LOGGED = [
@@ -489,7 +503,7 @@ LOGGED = [
 ]
 
 
-@pytest.mark.parametrize("loop", LOGGED, ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", few(LOGGED, 3), ids=lambda loop: loop.__name__)
 def test_what_is_logged_in_a_step_has_the_number_of_that_step(folder: Path, loop: Loop) -> None:
     assert steps_of(run_of(folder, loop), "loss") == list(range(STEPS))
 
@@ -517,7 +531,13 @@ def test_taking_one_batch_before_training_is_not_an_epoch(folder: Path) -> None:
 
 
 def test_gradients_are_followed_when_an_optimizer_takes_the_place_of_another(folder: Path) -> None:
-    assert steps_of(run_of(folder, optimizer_replaced), "gradient_norm")[-1] > STEPS // 2
+    def loop(monitor: TrainingMonitor) -> None:
+        monitor.watch(model := small(), optimizer := sgd(model))
+        for number, x in enumerate(loader(5 * STEPS)):  # norms are sampled
+            optimizer = sgd(model) if number == 3 else optimizer
+            update(model, optimizer, x)
+
+    assert steps_of(run_of(folder, loop), "gradient_norm")[-1] > 3
 
 
 def test_a_loss_that_is_logged_every_tenth_step_stands_at_every_tenth_step(folder: Path) -> None:
@@ -532,6 +552,7 @@ def test_gradients_have_the_number_of_the_step_they_were_used_in(folder: Path, l
     assert steps[-1] < STEPS
 
 
+@pytest.mark.slow
 def test_calls_of_other_methods_than_forward_count_as_the_forward_pass_from_the_second_step(
     folder: Path,
 ) -> None:
@@ -585,6 +606,7 @@ def test_the_learning_rate_is_that_of_the_optimizer_that_is_watched(folder: Path
     assert rates.tolist() == [0.1 / (1 + number) for number in range(STEPS)]
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))
@@ -613,6 +635,7 @@ def test_an_evaluation_is_no_part_of_a_step_and_no_epoch(folder: Path) -> None:
     assert min(step_seconds[2], step_seconds[STEPS // 2 + 2]) < with_evaluation
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_shows_only_in_its_batches_is_no_part_of_a_step(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))
@@ -674,6 +697,7 @@ def test_a_pass_within_another_trains_if_an_optimizer_steps_in_it(folder: Path) 
     assert steps_of(run_of(folder, loop), "step_seconds") == list(range(6))
 
 
+@pytest.mark.slow
 def test_a_step_that_the_end_of_an_epoch_interrupts_keeps_its_time_and_no_other(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))

@@ -11,6 +11,8 @@ import pytest
 import stepscope
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("without_agent")
 data = torch.utils.data
 
 SAMPLES = data.TensorDataset(torch.arange(12.0).reshape(12, 1))

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import stepscope
 from stepscope import GPUMonitor, RealTimeMetricsCollector, TrainingMonitor, TrainingMonitorCallback
 from stepscope.errors import ConfigError, RecorderError
+from tests.cases import few
 from tests.recorder.odd_values import BrokenMapping, HasNoClass, Optimizer, RaisesAtAll, itself, odd_values
 
 NO_AGENT = {"agent": {"mode": "none"}, "recorder": {"segment_bytes": 65536}}
@@ -82,7 +83,7 @@ def arguments_of(name: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.tuples(fixed, free).map(lambda pair: {**pair[1], **pair[0]})
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", few(METHODS, 8))
 @settings(max_examples=60)
 @given(data=st.data())
 def test_no_public_method_raises_whatever_it_is_given(
@@ -141,6 +142,15 @@ def test_a_run_may_end_by_any_odd_value_and_be_called_after_that(
     run = read("a")
     assert len(run.segments) == len(odd_values())
     assert run.status == "finished"
+
+
+def test_a_number_in_the_place_of_the_model_is_the_loss(folder, read, caplog) -> None:
+    with stepscope.TrainingMonitor(run="positional", directory=folder) as monitor:
+        for number in range(3):
+            monitor.log_training_step(float(number))
+    assert read("positional").series("loss").values.tolist() == [0.0, 1.0, 2.0]
+    (warning,) = [record.message for record in caplog.records if record.name.startswith("stepscope")]
+    assert warning.startswith("model is 0.0, a number; it is recorded as the loss.")
 
 
 def test_what_is_wrong_in_a_step_is_named_once_and_the_rest_is_recorded(

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TRAINING = """
     import os, signal, sys, torch, stepscope
     distributed = torch.distributed
@@ -54,7 +56,7 @@ def test_the_commands_name_the_rank_too(command: str, start, folder) -> None:
     train(start, "raises")
     named = ["ranks"] if command == "show" else []
     words = [sys.executable, "-m", "stepscope", command, *named, "--store", str(folder), "--json"]
-    told = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+    told = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=120).stdout)
     (run,) = told if command == "runs" else [told]
     assert run["reason"] == "rank 1: ValueError: label 12 is out of range"
 

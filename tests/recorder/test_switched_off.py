@@ -135,6 +135,7 @@ for name in ("a", "b"):
 """
 
 
+@pytest.mark.slow
 def test_a_training_with_wrong_variables_is_recorded_by_its_agent_and_warns_once(
     run_script: Callable[..., Any], read: Read, folder: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_training_with_wrong_variables_is_recorded_by_its_agent_and_warns_once
     assert not (folder / "agent.log").exists() or "Traceback" not in (folder / "agent.log").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_is_served_beside_a_training_with_wrong_variables(run_script: Callable[..., Any]) -> None:
     done = run_script(
         """

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.model_stats.histogram_format import Histogram
+from stepscope.model_stats.histograms import Histogram
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("without_agent")
 nn = torch.nn
 
 
@@ -71,6 +73,7 @@ def test_activations_that_are_asked_for_are_recorded(folder: Path) -> None:
     assert ((dead >= 0) & (dead <= 1)).all()
 
 
+@pytest.mark.slow
 def test_attention_that_is_asked_for_is_recorded_by_layer_and_by_head(folder: Path) -> None:
     class Attending(nn.Module):
         def __init__(self) -> None:
@@ -205,6 +208,7 @@ for x in monitor.batches([torch.randn(4, 8)] * 3):
 """
 
 
+@pytest.mark.slow
 def test_an_uncaught_out_of_memory_error_is_recorded(folder: Path, run_script) -> None:
     ended = run_script(OUT_OF_MEMORY, folder)
     assert ended.returncode == 1

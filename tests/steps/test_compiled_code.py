@@ -78,6 +78,7 @@ def train(make_step: Any, monitor: TrainingMonitor | None) -> int:
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make_step", [model_in_a_function, optimizer_step, whole_step], ids=lambda step: step.__name__
 )

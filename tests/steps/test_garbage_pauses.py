@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from typing import Any
 
 import pytest
@@ -46,6 +47,16 @@ def test_a_long_pause_is_news_and_a_short_one_is_not() -> None:
     assert collector.noticed == [collector.listening]
 
 
+def test_a_collection_that_waits_for_a_processor_is_no_pause() -> None:
+    callbacks: list[Any] = []
+    listening = GarbagePauses(lambda _: None, callbacks=callbacks)
+    callbacks[0]("start", {"generation": 0})
+    threading.Event().wait(0.05)  # as long as other programs keep the thread from running
+    callbacks[0]("stop", {"generation": 0})
+    assert listening.read(1)["gc/pause_seconds"] < 0.04
+
+
+@pytest.mark.slow
 def test_collections_are_counted_until_it_is_closed() -> None:
     before = len(gc.callbacks)
     listening = GarbagePauses(lambda _: None)

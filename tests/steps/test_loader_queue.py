@@ -116,6 +116,7 @@ def test_other_sources_of_batches_have_no_values(source: Any) -> None:
     assert recorded.events == []
 
 
+@pytest.mark.slow
 def test_an_iterator_is_not_kept_alive() -> None:
     queue = LoaderQueue(RecordedEvents())
     iterator = iter(DataLoader(DATA, batch_size=16, num_workers=1))

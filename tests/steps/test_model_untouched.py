@@ -16,6 +16,8 @@ import stepscope
 from stepscope.schema.keys import phase_key
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("without_agent")
 nn = torch.nn
 
 
@@ -79,6 +81,7 @@ def forward_calls(folder: Path) -> int:
     return int((stepscope.open_store(folder).run("untouched").series(phase_key("forward")).values > 0).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("how", [*COPIES, *TRANSFORMED])
 def test_a_watched_model_survives(how: str, watched: tuple[Any, Any, Any]) -> None:
@@ -88,6 +91,7 @@ def test_a_watched_model_survives(how: str, watched: tuple[Any, Any, Any]) -> No
     assert torch.equal(found(x), model(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copy_is_not_watched(how: str, watched: tuple[Any, Any, Any], folder: Path) -> None:
     model, optimizer, monitor = watched
@@ -102,6 +106,7 @@ def test_a_copy_is_not_watched(how: str, watched: tuple[Any, Any, Any], folder: 
     assert forward_calls(folder) == 3
 
 
+@pytest.mark.slow
 def test_a_copied_optimizer_is_not_watched(watched: tuple[Any, Any, Any], folder: Path) -> None:
     _, optimizer, monitor = watched
     monitor.unwatch()
@@ -152,6 +157,7 @@ def train(folder: Path, *, is_watched: bool) -> list[bytes]:
     return losses
 
 
+@pytest.mark.slow
 def test_losses_are_the_same_to_the_last_bit_with_and_without_a_monitor(folder: Path) -> None:
     assert train(folder, is_watched=True) == train(folder, is_watched=False)
 
@@ -184,6 +190,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_watched_model_can_be_sent_to_a_spawned_process(run_script, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPAWNED)

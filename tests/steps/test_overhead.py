@@ -115,6 +115,7 @@ def calls_of_ours(training: Forwards, steps: int, forwards: int) -> list[int]:
     return counts[1:]
 
 
+@pytest.mark.slow
 def test_a_step_costs_the_same_however_often_it_calls_the_model(folder: Path) -> None:
     training = Forwards(folder, recorder={"max_overhead": 0.0001})
     counts = calls_of_ours(training, 200, forwards=100)
@@ -152,6 +153,7 @@ def test_step_times_are_complete_and_phases_of_some_steps_stand_for_all(folder: 
     assert sum(part.share for part in shares) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_what_recording_takes_is_recorded(folder: Path) -> None:
     training = Forwards(folder)
     for _ in training.steps(130, forwards=1):

@@ -110,6 +110,7 @@ def median(steps: list[dict[str, dict[str, float]]], what: str, phase: str) -> f
     return statistics.median(step[what][phase] for step in steps[3:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "phases"),
     [
@@ -118,22 +119,43 @@ def median(steps: list[dict[str, dict[str, float]]], what: str, phase: str) -> f
     ],
 )
 def test_the_slow_rank_and_its_phase_are_named_and_phase_times_are_correct(
-    kind: str, phases: list[str], start, folder: Path, tmp_path: Path
+    kind: str, phases: list[str], start, tmp_path: Path
 ) -> None:
-    launch = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    arguments = (tmp_path / "meeting", kind, tmp_path / "told", *phases)
+    for attempt in range(3):  # a busy machine may disturb one, but not each of them in the same way
+        (tmp_path / str(attempt)).mkdir()
+        try:
+            check_times(kind, phases, start, tmp_path / str(attempt))
+            break
+        except AssertionError:
+            if attempt == 2:
+                raise
+
+
+def check_times(kind: str, phases: list[str], start, place: Path) -> None:
+    """Trains with two ranks, one of them late, and compares what is recorded with what they did."""
+    launch = {
+        "MASTER_ADDR": "here",
+        "MASTER_PORT": "1",
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+        "STEPSCOPE_DIR": str(place / "store"),
+    }
+    arguments = (place / "meeting", kind, place / "told", *phases)
     ranks = [start(RANKS, *arguments, environment={**launch, "RANK": str(rank)}) for rank in range(2)]
     for process in ranks:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
     for late_in in phases:
-        run = stepscope.open_store(folder).run(f"late in {late_in}")
-        told = [json.loads((tmp_path / f"told {late_in} {rank}").read_text()) for rank in range(2)]
+        run = stepscope.open_store(place / "store").run(f"late in {late_in}")
+        told = [json.loads((place / f"told {late_in} {rank}").read_text()) for rank in range(2)]
         medians = phase_medians(run)
         for rank, steps in enumerate(told):
             for phase in ("forward", "backward", "optimizer"):
-                recorded = statistics.median(run.series(f"phase/{phase}_seconds", rank).values[3:])
-                assert recorded == pytest.approx(median(steps, "took", phase), rel=0.05, abs=0.002), phase
+                recorded = run.series(f"phase/{phase}_seconds", rank)
+                # Phases are recorded at some steps, so only those are compared.
+                took = statistics.median(steps[step]["took"][phase] for step in recorded.steps[3:])
+                measured = statistics.median(recorded.values[3:])
+                assert measured == pytest.approx(took, rel=0.05, abs=0.002), phase
             for phase in ("data", "forward", "backward", "optimizer"):
                 # FSDP has things of its own to do between its exchanges.
                 assert medians[rank][phase] == pytest.approx(median(steps, "worked", phase), abs=0.012), phase
@@ -199,6 +221,7 @@ def test_what_an_evaluation_waits_is_no_part_of_the_next_step() -> None:
     assert exchanges.after_step() == {}
 
 
+@pytest.mark.slow
 def test_the_compiler_makes_as_many_graphs_with_a_watch_as_without(alone: None, folder: Path) -> None:
     graphs = []
 

@@ -21,6 +21,8 @@ from stepscope.views.steps.ranks import lateness, phase_medians
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.usefixtures("without_agent")
+
 SPENT: dict[str, list[float]] = {}
 
 EVERY_STEP = {"recorder": {"max_overhead": 1.0}}
@@ -113,6 +115,7 @@ def in_steps(took: list[float], steps: int) -> list[float]:
     return [sum(took[step * calls : (step + 1) * calls]) for step in range(steps)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::Warning")
 @pytest.mark.parametrize(
     ("taken", "accumulate", "compiled", "batches"),
@@ -205,6 +208,7 @@ def test_a_checkpoint_is_a_phase_of_its_own(folder: Path, tmp_path: Path) -> Non
     assert saved.values.min() > 0
 
 
+@pytest.mark.slow
 def test_batches_without_any_optimizer_are_steps_after_a_while(folder: Path) -> None:
     model = torch.nn.Linear(4, 1)
     with stepscope.TrainingMonitor(run="bare", directory=folder) as monitor:
@@ -215,6 +219,7 @@ def test_batches_without_any_optimizer_are_steps_after_a_while(folder: Path) -> 
     assert steps.tolist() == list(range(1 + 200 - MAX_BATCHES_WITHOUT_STEP))
 
 
+@pytest.mark.slow
 def test_the_compiler_makes_as_many_graphs_with_a_watch_as_without(folder: Path) -> None:
     counts = []
 
@@ -235,6 +240,7 @@ def test_the_compiler_makes_as_many_graphs_with_a_watch_as_without(folder: Path)
     assert graphs(watched=True) == graphs(watched=False) == 1
 
 
+@pytest.mark.slow
 def test_what_fails_in_an_observer_never_reaches_the_loop(folder: Path, caplog) -> None:
     class Broken:
         due = 1
@@ -257,6 +263,7 @@ def test_what_fails_in_an_observer_never_reaches_the_loop(folder: Path, caplog) 
     assert "Broken is switched off" in caplog.text
 
 
+@pytest.mark.slow
 def test_watching_something_that_is_not_a_model_logs_a_warning(folder: Path, caplog) -> None:
     with stepscope.TrainingMonitor(run="odd", directory=folder) as monitor:
         monitor.watch(object())
@@ -299,6 +306,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_the_rank_that_is_late_is_named_and_what_it_is_late_with(start, folder: Path, tmp_path: Path) -> None:
     launch = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     ranks = [
@@ -338,6 +346,16 @@ def test_a_chain_is_cut_without_a_gap_and_phases_come_back_to_what_was_before() 
     assert sum(phase_timer.end_step().row().values()) == pytest.approx(2 * 10e-9)
 
 
+def test_what_stepscope_itself_took_is_no_part_of_a_step() -> None:
+    phase_timer = PhaseTimer(HandClock())
+    phase_timer.enter(FORWARD)
+    phase_timer.enter(OTHER)
+    phase_timer.own_ns = 7
+    first, second = phase_timer.end_step(), phase_timer.end_step()
+    assert (first.took, first.spent[FORWARD], first.spent[OTHER]) == (23, 10, 13)
+    assert (second.took, second.spent[OTHER]) == (10, 10)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "is_transfer"),
     [
@@ -356,6 +374,7 @@ def test_only_a_move_to_a_gpu_is_a_transfer(arguments: tuple, options: dict, is_
     assert patches._is_cuda(torch.device, *arguments, **options) is is_transfer
 
 
+@pytest.mark.slow
 def test_every_garbage_collection_pause_is_recorded_if_every_step_is_read(
     folder: Path,
 ) -> None:

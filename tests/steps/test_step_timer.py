@@ -161,6 +161,7 @@ def test_the_wait_for_data_is_part_of_the_step_that_waits(timer: Any) -> None:
         assert 0 < row[3] < row[2]
 
 
+@pytest.mark.slow
 def test_leaving_a_pass_early_is_reported_to_finish(timer: Any) -> None:
     finish = Passes()
     for _ in timer.batches_of(iter(range(3)), finish):
@@ -169,6 +170,7 @@ def test_leaving_a_pass_early_is_reported_to_finish(timer: Any) -> None:
     assert finish.left == [True]
 
 
+@pytest.mark.slow
 def test_a_pass_dropped_in_a_reference_cycle_is_reported_to_finish(timer: Any) -> None:
     finish = Passes()
     circle: list[Any] = [timer.batches_of(iter(range(3)), finish)]

@@ -120,6 +120,18 @@ def test_counting_restarts_when_the_training_moves_to_another_thread() -> None:
     thread.close()
 
 
+def test_counting_restarts_in_a_thread_that_takes_the_place_of_one_that_ended() -> None:
+    thread = ThreadTime()
+    rows: list = []
+    for _ in range(3):  # each is likely to have the identity of the last one
+        other = threading.Thread(target=lambda: rows.extend((thread.read(1), thread.read(1))))
+        other.start()
+        other.join()
+    assert rows[0::2] == [{}, {}, {}]
+    assert all("host/cpu_ratio" in row for row in rows[1::2])
+    thread.close()
+
+
 def test_the_real_kernel_distinguishes_a_busy_thread_from_a_sleeping_one() -> None:
     thread = ThreadTime()
     thread.read(1)

@@ -11,6 +11,7 @@ from stepscope.model_stats import clipping
 from stepscope.model_stats.gradient_health import WEIGHT_NORM
 from stepscope.model_stats.gradient_sample import GradientSample, ParameterLookup
 from stepscope.model_stats.hooking import Hooks
+from stepscope.model_stats.layers import has_values
 from stepscope.model_stats.random_sampling import (
     EXTRA_COST_NS,
     NEVER,
@@ -165,7 +166,7 @@ class GradientWatch:
         on_device = (
             parameter
             for parameter in self._sums.layers.parameters
-            if parameter.requires_grad and not parameter.is_cpu
+            if parameter.requires_grad and not parameter.is_cpu and has_values(parameter)
         )
         read_bytes = sum(int(parameter.element_size() * parameter.numel()) for parameter in on_device)
         return 1e9 * read_bytes / DEVICE_BYTES_PER_SECOND
@@ -226,7 +227,9 @@ class GradientWatch:
         if self._compares_weights:
             self._compares_weights = False
             parameters = enumerate(self._sums.layers.parameters)
-            trainable = [index for index, parameter in parameters if parameter.requires_grad]
+            trainable = [
+                index for index, parameter in parameters if parameter.requires_grad and has_values(parameter)
+            ]
             self._weight_sample = WeightSample(self._torch, self._sums, trainable, self._draw())
             self._sampling_ns = perf_counter_ns() - began
             began = perf_counter_ns()

@@ -48,6 +48,11 @@ class Layers:
         return [index for index, parameter in enumerate(self.parameters) if id(parameter) in ids]
 
 
+def has_values(parameter: Any) -> bool:
+    """Whether a parameter has values; one of a lazy module gets its shape when the module is first called."""
+    return not hasattr(type(parameter), "materialize")
+
+
 def plain_paths(names: Sequence[str]) -> list[tuple[str, ...]]:
     """The parts of each name, without those that wrappers such as DDP and `torch.compile` have added."""
     paths = [tuple(part for part in name.split(".") if part not in _WRAPPERS) for name in names]

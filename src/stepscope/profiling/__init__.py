@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stepscope.profiling.model.model import ModelProfiler
     from stepscope.profiling.model.quantisation import quantisation_impact
     from stepscope.profiling.model.timings import Repeats
-    from stepscope.profiling.window.window import ProfilerWindow
+    from stepscope.profiling.window.profiler_window import ProfilerWindow
 
 __all__ = ["Limits", "loader_throughput", "ModelProfiler", "ProfilerWindow", "quantisation_impact", "Repeats"]  # noqa: RUF022 - sorted as people read
 
@@ -21,7 +21,7 @@ __getattr__ = lazy_names(
         "Limits": "stepscope.profiling.loader.batch_timing",
         "loader_throughput": "stepscope.profiling.loader.loader",
         "ModelProfiler": "stepscope.profiling.model.model",
-        "ProfilerWindow": "stepscope.profiling.window.window",
+        "ProfilerWindow": "stepscope.profiling.window.profiler_window",
         "quantisation_impact": "stepscope.profiling.model.quantisation",
         "Repeats": "stepscope.profiling.model.timings",
     },

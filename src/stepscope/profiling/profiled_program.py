@@ -1,4 +1,7 @@
-"""Runs a Python program with a profiled window in it, as `python -m stepscope.profiling.profiled_program`."""
+"""Runs a Python program with a profiled window in it, as `python -m stepscope.profiling.profiled_program`.
+
+That is another process than the one of `python_command`, and it must not import more than it needs.
+"""
 
 from __future__ import annotations
 

@@ -67,19 +67,24 @@ class AgentWatch:
         if self._settings.agent.mode == "none":
             return
         before, self._trouble = self._trouble, agent_trouble(self._folder)
-        if (
-            self._trouble and self._trouble == before
-        ):  # a problem that passes, such as a full disk, is not reported
+        if self._trouble and self._trouble == before:  # one that passes, such as a full disk, is not reported
             self._warn_of_trouble(self._trouble)
         older = older_agent(self._folder)
         if older:
             self._warn_once("older", older)
 
-    def wait_until_stored(self, unread: Callable[[], Sequence[Path]]) -> None:
+    def wait_until_stored(
+        self, unread: Callable[[], Sequence[Path]], is_being_deleted: Callable[[], bool]
+    ) -> None:
         """Waits until all files are in the store, unless there is no agent or it cannot work."""
         if self._settings.agent.mode == "none":
             return
-        if not wait_until_read(unread, MAX_WAIT_S, self._wake_agent, self._trouble_after):
+
+        def trouble(waited_s: float) -> str:
+            # An agent cannot work in a folder that is being deleted; the next one can.
+            return "" if is_being_deleted() else agent_trouble(self._folder, waited_s)
+
+        if not wait_until_read(unread, MAX_WAIT_S, self._wake_agent, trouble):
             self._warn_of_trouble(
                 agent_trouble(self._folder) or f"it has made no progress for {MAX_WAIT_S:.0f} s."
             )
@@ -87,9 +92,6 @@ class AgentWatch:
     def _wake_agent(self) -> None:
         self.ensure()
         wake(self._folder)
-
-    def _trouble_after(self, waited_s: float) -> str:
-        return agent_trouble(self._folder, waited_s)
 
     def _warn_of_trouble(self, trouble: str) -> None:
         self._warn_once(

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 MAX_ROWS = 1000
 """Maximum number of rows waiting for evaluation; if more arrive in half a second, the oldest are skipped."""
 
+MAX_SENT = 100
+"""Maximum number of alerts that a process reports by `send_alert`."""
+MAX_TITLE, MAX_MESSAGE = 90, 900
+
 
 def check_alerts(settings: Alerts) -> None:
     """Raises ConfigError for invalid rules."""
@@ -79,6 +83,8 @@ class AlertSystem:
         self._conditions: dict[str, Condition] = {}
         self._holds: dict[str, bool] = {}
         self._latest: dict[str, float] = {}
+        self._titles: dict[str, int] = {}
+        self._sent = 0
         self._rows: deque[tuple[Mapping[Any, Any], int]] = deque(maxlen=MAX_ROWS)
         self._lock = threading.Lock()
 
@@ -135,6 +141,37 @@ class AlertSystem:
         self._event("alert_rule", **rule)
         if self._conditions:
             self._ask_for_rows(self)
+
+    def send_alert(self, title: str, text: str = "", severity: str = "warning") -> None:
+        """Reports an alert now, without a rule; the channels of the settings deliver it.
+
+            alerts.send_alert("Low accuracy", "Accuracy is 0.31 after 5 epochs.")
+
+        Each call is an alert of its own, up to 100 in a process; an unknown severity counts as a warning.
+        """
+        try:
+            self._send(str(title) or "alert", str(text), severity)
+        except RecorderError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an object's own text may raise anything
+            self._guard.complain("alert", f"The alert {shown(title)} was not sent: {shown(error)}", error)
+
+    def _send(self, title: str, text: str, severity: str) -> None:
+        if severity not in SEVERITIES:
+            allowed = ", ".join(SEVERITIES)
+            message = f"severity is {shown(severity)}; it must be one of {allowed}. The alert is a warning."
+            self._guard.complain("severity", message)
+            severity = "warning"
+        if self._sent == MAX_SENT:
+            self._guard.complain("many alerts", f"Only the first {MAX_SENT} alerts of this process are sent.")
+            return
+        self._sent += 1
+        # The agent keeps one state for each rule, so a second alert of the same title needs another name.
+        count = self._titles[title] = self._titles.get(title, 0) + 1
+        name = title[:MAX_TITLE] if count == 1 else f"{title[:MAX_TITLE]} ({count})"
+        message = (text or title)[:MAX_MESSAGE].replace("{", "{{").replace("}", "}}")
+        self._event("alert_rule", name=name, severity=severity, message=message, cooldown=0.0, resolve=False)
+        self._event("alert_condition", rule=name, is_true=True)
 
     def resend_rules(self) -> None:
         """Records the rules again at the start of another segment."""

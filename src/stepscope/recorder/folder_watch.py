@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from stepscope.descriptors import remember
 from stepscope.journal.folder import journals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepscope.descriptors import RememberedFile
     from stepscope.journal.writer import JournalWriter
-
-FileId = tuple[int, int]
-"""Device and inode."""
 
 
 class FolderWatch:
@@ -31,10 +30,10 @@ class FolderWatch:
         self._folder, self._writer = folder, writer
         self._warn, self._on_new_folder = warn, on_new_folder
         self._database_path = database
-        self._folder_id: FileId | None = None
-        self._database_id: FileId | None = None
+        self._store: RememberedFile | None = None
+        self._database: RememberedFile | None = None
         with contextlib.suppress(OSError):
-            self._remember_ids()
+            self._remember()
 
     def check(self) -> None:
         """Continues in the current folder if it has changed, and logs what happened to earlier records."""
@@ -42,27 +41,28 @@ class FolderWatch:
             if self._writer.whereabouts() == "in place":
                 self._check_database()
             elif self._continue_in_folder():
-                self._remember_ids()
+                self._remember()
                 self._on_new_folder()
 
-    def _remember_ids(self) -> None:
-        self._folder_id, self._database_id = _id_of(self._folder), _id_of(self._database_path)
+    def _remember(self) -> None:
+        self._store, self._database = remember(self._folder), remember(self._database_path)
 
     def _continue_in_folder(self) -> bool:
-        is_whole = _id_of(self._folder) != self._folder_id
+        is_whole = self._store is None or not self._store.is_in_place()
         if is_whole and self._writer.whereabouts() == "moved":
             self._leave_behind()
             return True
         return self._carry_over(is_whole=is_whole)
 
     def _check_database(self) -> None:
-        database_id = _id_of(self._database_path)
-        if self._database_id is not None and database_id != self._database_id:
+        if self._database is not None:
+            if self._database.is_in_place():
+                return
             self._warn(
                 f"The database {self._database_path} was deleted or replaced during the run. Recording "
                 f"continues in a new one; {self._fate_of_stored()}."
             )
-        self._database_id = database_id
+        self._database = remember(self._database_path)
 
     def _leave_behind(self) -> None:
         new_path = self._writer.moved_to()
@@ -86,8 +86,8 @@ class FolderWatch:
             return False
         name = "store folder" if is_whole else "journal folder"
         place = self._folder if is_whole else journals_of(self._folder)
-        database_is_gone = self._database_id is not None and _id_of(self._database_path) != self._database_id
-        fate = self._fate_of_stored() if database_is_gone or self._database_id is None else "nothing is lost"
+        has_database = self._database is not None and self._database.is_in_place()
+        fate = "nothing is lost" if has_database else self._fate_of_stored()
         self._warn(
             f"The {name} {place} was deleted during the run. Recording continues in a new one with the last "
             f"{_records(carried)} of this process; {fate}."
@@ -102,12 +102,3 @@ class FolderWatch:
 
 def _records(count: int) -> str:
     return f"{count:,} record{'' if count == 1 else 's'}"
-
-
-def _id_of(path: Path) -> FileId | None:
-    """Device and inode of the file or folder at a path; None if there is none."""
-    try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return status.st_dev, status.st_ino

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stepscope.errors import RecorderError
-from stepscope.guard import Guard, hidden_modules, shown
+from stepscope.guard import Guard, shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.exit.exit_reason import outcome
@@ -24,27 +23,29 @@ from stepscope.recorder.monitor_settings import (
     strict_argument,
     text_argument,
 )
+from stepscope.recorder.monitor_state import State
 from stepscope.recorder.on_demand import OnDemand
 from stepscope.recorder.phases import BatchTimes, Phase
 from stepscope.recorder.recording import Recording, monitors
-from stepscope.recorder.stats import StepStats
 from stepscope.recorder.values import as_step
 from stepscope.steps.overhead import Overhead
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
     from stepscope.config.find import Source
     from stepscope.recorder.watched import Watched
+    from stepscope.steps.step_phases import StepPhases
 
 Batch = TypeVar("Batch")
 
 _RECORDING_CALLS = (
-    "start_monitoring", "_start_once", "stop_monitoring", "log", "log_params", "log_training_step",
-    "log_training_metrics", "record_metrics", "record_now", "record_late", "watch", "event",
+    "start_monitoring", "_start_once", "stop_monitoring", "log", "log_loss", "log_params",
+    "log_training_step", "log_training_metrics", "record_metrics", "record_now", "record_late", "watch",
+    "event",
 )  # fmt: skip
 """Methods that do nothing if recording is disabled."""
 
@@ -90,8 +91,6 @@ class TrainingMonitor(OnDemand):
     def _reset(self, params: PlainParams | None = None) -> None:
         """Sets the state before recording; hyper-parameters are kept until it starts."""
         super().__init__()
-        self._append = self._append_unstarted
-        self._was_stopped = False
         self.overhead = Overhead(self.settings.recorder.max_overhead)
         """The overhead budget of watching, and what it has cost."""
         self.began_ns: int | None = monotonic_ns()
@@ -100,8 +99,6 @@ class TrainingMonitor(OnDemand):
         self._watched: Watched | None = None
         self._model_changes = ModelChanges(self._guard)
         self._params = params
-        self._start_lock = threading.RLock()  # a signal handler may log while its thread starts
-        self._is_starting = False
         if not self.settings.recorder.enabled:
             for call in _RECORDING_CALLS:
                 setattr(self, call, _do_nothing)
@@ -111,6 +108,11 @@ class TrainingMonitor(OnDemand):
         """The store folder."""
         return self._folder
 
+    @property
+    def step_phases(self) -> StepPhases | None:
+        """The timing of the watched models' steps, for callbacks of frameworks; None if none is watched."""
+        return None if self._watched is None else self._watched.step_phases
+
     def start_monitoring(self) -> None:
         """Starts a segment of the run, as the first log call does; does nothing if one is open."""
         if self._recording is None:
@@ -119,35 +121,18 @@ class TrainingMonitor(OnDemand):
                 self._batch_times.begin()
             self._start_once()
 
-    def _start_once(self) -> None:
-        with self._start_lock:
-            if self._recording is not None or self._is_starting:
-                return
-            self._is_starting = True
-            try:
-                self._start()
-            except Exception as error:  # noqa: BLE001 - training must continue on any failure
-                self._append, self._recording, self._was_stopped = _do_nothing, None, True
-                message = f"Recording could not start; training continues without it: {shown(error)}"
-                self._guard.complain("start", message + hidden_modules(), error)
-            finally:
-                self._is_starting = False
-
     def _start(self) -> None:
         if self._is_copy and self._join_parent():
             return
         if not self._has_name:
             self._has_name = True
             self._guard.attempt("Reserving the name of the run", self._reserve_name)
-        if self._was_stopped:
-            self._stats = StepStats()
         self._stats.begin()
         if self.settings.logging.directory is not None:
             self._guard.attempt("Starting the log files", self.logs.start, self.identity)
         self.identity = rank_detection.started_at(self.identity, self.began_ns)
         recording = Recording(self.identity, self._folder, self.settings, self._guard)
-        self._append = recording.writer.append_row
-        self._recording = recording
+        self._enter(State.RECORDING, recording)
         if self._alerts is not None:
             self._guard.attempt("Recording the alert rules", self._alerts.resend_rules)
         recording.on_resolved = self._follow_late_loss
@@ -179,25 +164,25 @@ class TrainingMonitor(OnDemand):
         return True
 
     def _record_as_worker(self) -> None:
-        self._recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
-        self._append = self._append_in_child
+        recording = Recording.of_worker(self.identity, self._folder, self.settings, self._guard)
+        self._enter(State.CHILD, recording)
         monitors.add(self)
         if self.settings.logging.directory is not None:
             self.logs.start()
 
     def stop_monitoring(self, status: str = "finished", reason: str = "") -> None:
         """Ends the segment; when it returns, every point is in the store."""
-        if self._recording is not None:
-            if self._watched is None:
-                self._batch_times.write()
-            self._guard.attempt("Waiting for the last numbers", self._recording.settle)
-        recording, self._recording = self._recording, None
-        self.unwatch()
-        if recording is None:
+        recording = self._recording
+        if recording is None or self._state is State.STOPPING:  # a signal handler may stop it as well
+            self.unwatch()
             return
+        if self._watched is None:
+            self._batch_times.write()
+        self._guard.attempt("Waiting for the last numbers", recording.settle)
+        self._enter(State.STOPPING, recording)
+        self.unwatch()
         self._close_windows()
-        self._append = self._append_unstarted
-        self._was_stopped = True
+        self._enter(State.STOPPED)
         monitors.discard(self)
         self._guard.attempt("Ending the run", recording.end, *ending_arguments(status, reason, self._guard))
         if self._logs is not None:
@@ -306,6 +291,11 @@ class TrainingMonitor(OnDemand):
             self._ends_by_log = None
             self._batch_times.begin()
 
+    def end_evaluation(self) -> None:
+        """Ends the evaluation in progress if the models are in training mode again; frameworks report it."""
+        if self._watched is not None:
+            self._watched.step_phases.begin_loader_pass()
+
     def log_params(self, params: Any) -> None:
         """Records hyper-parameters of the run, to show, compare and filter runs.
 
@@ -341,39 +331,14 @@ class TrainingMonitor(OnDemand):
                 del fields["step"]
             recording.record_user_event(kind, fields, self._last_step() if step is None else step)
 
-    def open_recording(self) -> Recording | None:
-        """The current recording, started by this call if necessary; None after the end."""
-        if self._recording is None and not self._was_stopped:
-            self._start_once()
-        return self._recording
-
-    def _append_unstarted(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
-        """Starts recording with the first log call; after the end, warns once."""
-        if self._was_stopped:
-            self._guard.complain("stopped", "A log call after stop_monitoring() is not recorded.")
-            return
-        self._start_once()
-        if self._recording is not None:
-            self._append(metrics, step, at_ns)
-        elif self._is_copy:
-            self._guard.complain(
-                "import", "A log call while a worker imports the training script is not recorded."
-            )
-
     def continue_in_child(self) -> None:
         """Separates from the parent's journal after a fork; the first log call here opens a new one."""
         if self._recording is None:
             return
-        self._recording = self._recording.child()
-        self._append = self._append_in_child
+        self._enter(State.CHILD, self._recording.child())
         self._batch_times.forget()
         if self._watched is not None:
             self._watched.step_phases.forget()
-
-    def _append_in_child(self, metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
-        if self._recording is not None:
-            self._append = self._recording.writer.append_row
-            self._append(metrics, step, at_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state that a spawned worker needs to record into the same segment."""
@@ -391,9 +356,11 @@ class TrainingMonitor(OnDemand):
         self._guard = Guard(strict=False)
         self._is_copy, self._has_name, self._resumes = False, True, False
         self._reset()
-        self.timer.step, self._was_stopped = state["step"], not state["recording"]
+        self.timer.step = state["step"]
         if state["recording"]:
             self._record_as_worker()
+        else:
+            self._enter(State.STOPPED)
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:

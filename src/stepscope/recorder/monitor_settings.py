@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepscope.config.find import STARTED_VARIABLE, expanded, settings_for
 from stepscope.errors import ConfigError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.alert_system import check_alerts
 from stepscope.recorder.anonymity import privacy_of
+from stepscope.recorder.identity.params import params_argument
 
 if TYPE_CHECKING:
     from stepscope.config.find import Source
@@ -41,6 +42,24 @@ def monitor_settings(config: Source, *, strict: bool | None) -> Settings:
     if not settings.recorder.enabled:
         return replace(settings, logging=replace(settings.logging, directory=None))
     return settings
+
+
+def check_arguments(  # noqa: PLR0913 - those of a monitor, by name
+    config: Source = None,
+    *,
+    run: str | None = None,
+    project: str | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    strict: bool | None = None,
+    params: Any = None,
+    resume: bool = False,
+) -> None:
+    """Raises ConfigError if a monitor would refuse these arguments; for one that is created later."""
+    settings = monitor_settings(config, strict=strict_argument(strict))
+    folder_argument(directory, settings)
+    text_argument("project", project)
+    resume_argument(resume, text_argument("run", run) or settings.run)
+    params_argument(params)
 
 
 _noted: set[str] = set()

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.guard import shown
 from stepscope.recorder.anonymity import privacy_of
-from stepscope.recorder.step_log import StepLog
+from stepscope.recorder.monitor_state import MonitorState, State
 from stepscope.recorder.values import as_step
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
-    from stepscope.profiling.window.window import ProfilerWindow
+    from stepscope.profiling.window.profiler_window import ProfilerWindow
     from stepscope.recorder.alert_system import AlertSystem
     from stepscope.recorder.logs.logs import StructuredLogs
     from stepscope.schema.identity import Identity
 
 
-class OnDemand(StepLog):
+class OnDemand(MonitorState):
     """Further parts of a monitor; each is imported only when it is used."""
 
     settings: Settings
@@ -73,7 +73,8 @@ class OnDemand(StepLog):
         """Evaluates the user's own rules on each row."""
         recording = self.open_recording()
         if recording is not None:
-            self._append = recording.use_alert_rules(system)
+            recording.alerts = system
+            self._enter(State.RECORDING, recording)
 
     @property
     def logs(self) -> StructuredLogs:
@@ -103,7 +104,10 @@ class OnDemand(StepLog):
 
     def profile(self, **options: Any) -> ProfilerWindow:
         """Creates a `ProfilerWindow` with these options; call its `step` once a step."""
-        from stepscope.profiling.window.window import ProfilerWindow, WindowOptions  # lazy: rarely used
+        from stepscope.profiling.window.profiler_window import (  # lazy: rarely used
+            ProfilerWindow,
+            WindowOptions,
+        )
 
         defaults = {"directory": self._folder / "profiles", "options": WindowOptions(rank=self.identity.rank)}
         try:

@@ -66,7 +66,8 @@ class Recording:
         self._key_names = KeyNames(self._user_privacy)
         self._lazy_writer: JournalWriter | None = None
         self._deferred: dict[Any, Deferred] = {}
-        self._alerts: AlertSystem | None = None
+        self.alerts: AlertSystem | None = None
+        """Evaluates alert rules written in Python on each row."""
         self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
         """Called with rows whose numbers were copied from a GPU."""
         self._maintenance: MaintenanceThread | None = None
@@ -169,13 +170,13 @@ class Recording:
                 f"written: {self.writer.trouble}."
             )
         elif self._role != "worker":
-            self._agent.wait_until_stored(self._unread)
+            self._agent.wait_until_stored(self._unread, lambda: bool(self.writer.sealed.uncertain()))
 
     def settle(self) -> None:
         """Waits for numbers from GPUs, and evaluates alert rules on them before recording ends."""
         self._flush()
-        if self._alerts is not None:
-            self._alerts.judge()
+        if self.alerts is not None:
+            self.alerts.judge()
 
     def _flush(self) -> None:
         try:
@@ -256,18 +257,14 @@ class Recording:
     def _drain(self) -> None:
         for deferred in list(self._deferred.values()):
             deferred.drain()
-        if self._alerts is not None:
-            self._alerts.judge()
+        if self.alerts is not None:
+            self.alerts.judge()
 
-    @property
-    def has_alert_rules(self) -> bool:
-        """Whether alert rules written in Python are evaluated on each row."""
-        return self._alerts is not None
-
-    def use_alert_rules(self, alerts: AlertSystem) -> Callable[..., None]:
-        """Evaluates alert rules written in Python on each row; returns the function that appends a row."""
-        self._alerts = alerts
-        append, take = self.writer.append_row, alerts.take
+    def row_appender(self) -> Callable[..., None]:
+        """The function that appends a row to the journal, and evaluates alert rules if there are some."""
+        if self.alerts is None:
+            return self.writer.append_row
+        append, take = self.writer.append_row, self.alerts.take
 
         def append_and_judge(metrics: Mapping[Any, Any], step: int, at_ns: int | None = None) -> None:
             append(metrics, step, at_ns)
@@ -280,8 +277,8 @@ class Recording:
         try:
             self.writer.append_row(metrics, step, at_ns)
             self.on_resolved(metrics)
-            if self._alerts is not None:
-                self._alerts.take(metrics, step)
+            if self.alerts is not None:
+                self.alerts.take(metrics, step)
         except Exception as error:  # noqa: BLE001 - users may log anything together with a tensor
             self._guard.complain("late", f"Figures of step {step} were not recorded: {shown(error)}", error)
 
@@ -376,10 +373,10 @@ class Recording:
         ensure_server(self._folder, self._settings)
 
     def _unread(self) -> list[Path]:
-        """The files that are not in the store yet, in the current folder."""
+        """The files that are not in the store yet, or may not be."""
         if self._folder_watch is not None:
             self._folder_watch.check()
-        return self.writer.supply.unread()
+        return [*self.writer.supply.unread(), *self.writer.sealed.uncertain()]
 
     def _keep_out_of_version_control(self) -> None:
         with contextlib.suppress(OSError):

@@ -27,11 +27,8 @@ class StepStats:
     def add(self, loss: float | None) -> None:
         """Counts a step."""
         self.steps += 1
-        if loss is not None:
-            self.follow(loss)
-
-    def follow(self, loss: float) -> None:
-        """Adds the loss of a step that was already counted."""
+        if loss is None:
+            return
         self._current = loss
         if self._losses == 0:
             self._minimum = self._maximum = loss
@@ -41,6 +38,11 @@ class StepStats:
             self._maximum = loss
         self._losses += 1
         self._total += loss
+
+    def follow(self, loss: float) -> None:
+        """Adds the loss of a step that was already counted."""
+        self.add(loss)
+        self.steps -= 1
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics of the loss by their public names; empty before the first loss."""

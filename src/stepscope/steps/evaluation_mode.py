@@ -40,6 +40,8 @@ class EvaluationMode:
         self._installed: Installed = []
         self._pause: Pause | None = None
         self._steps_made = 0
+        self.on_eval: Callable[[], None] = lambda: None
+        """Called when a model is set to evaluation mode."""
 
     def add(self, model: Any) -> None:
         """Follows the mode of a model, if it has one."""
@@ -107,6 +109,7 @@ class EvaluationMode:
             self._pause, self._steps_made = self._phase_timer.pause(), self._phase_timer.timer.steps_made
             if self._phase_timer.device is not None:
                 self._phase_timer.device.abandon()
+            self.on_eval()
 
     def _followed(self, kind: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         # An inherited method is looked up at every call: it may be replaced in the meantime.

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 class LoaderPasses:
     """Reports the number of each training pass over a PyTorch data loader.
 
-    Each loader has its own count: a loop that evaluates after every epoch makes as many passes over another
-    one.
+    Each dataset has its own count: a loop that evaluates after every epoch makes as many passes over another
+    one, and a loop may create a loader for every epoch.
     """
 
     def __init__(
         self, torch: ModuleType, is_training: Callable[[], bool], report: Callable[[int], None]
     ) -> None:
         self._is_training, self._report = is_training, report
-        self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._passes: dict[int, tuple[weakref.ref[Any], int]] = {}
+        """Passes over each dataset, by its id, with a reference that shows whether it still exists."""
         self._installed: Installed = []
         self.before = 0
         """Passes that had begun before counting started."""
@@ -39,8 +40,16 @@ class LoaderPasses:
     @never_compiled
     def _count(self, loader: Any) -> None:
         if self._is_training():
-            number = self._passes.get(loader, self.before)
-            self._passes[loader] = number + 1
+            counted = getattr(loader, "dataset", loader)
+            try:
+                reference = weakref.ref(counted)
+            except TypeError:  # of a list, for example, there are none
+                counted, reference = loader, weakref.ref(loader)
+            # By identity: two tensors cannot be compared, and two datasets with equal rows are not the same.
+            known, number = self._passes.get(id(counted), (reference, self.before))
+            if known() is not counted:
+                number = self.before
+            self._passes[id(counted)] = reference, number + 1
             self._report(number)
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -106,8 +106,9 @@ class ModelCalls:
             self._patched.clear()
 
     def _forget(self, identity: int) -> None:
-        if _observers.get(identity) is self._observer:
-            del _observers[identity]
+        observers = _observers  # None while the interpreter shuts down
+        if observers is not None and observers.get(identity) is self._observer:
+            del observers[identity]
 
 
 def _parts(model: Any) -> list[Any]:

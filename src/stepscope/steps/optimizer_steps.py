@@ -51,7 +51,9 @@ class OptimizerSteps:
         watched_parameters: Callable[[], set[int]],
         purpose: PassPurpose,
     ) -> None:
-        self._observer, self._timer, self._overhead = observer, timer, overhead
+        self._observer, self._overhead = observer, overhead
+        self.timer = timer
+        """Ends the training's steps."""
         self._others = OtherOptimizers(timer, watched_parameters, purpose)
         self._before_steps: list[Listener] = []
         self._after_steps: list[Listener] = []
@@ -68,22 +70,22 @@ class OptimizerSteps:
         """
         if optimizers:
             self._others.add_named(optimizers)
-            self._timer.last_optimizer = optimizers[-1]
+            self.timer.last_optimizer = optimizers[-1]
         for optimizer in optimizers:
             if not isinstance(optimizer, sys.modules["torch.optim"].Optimizer):
                 self._add_hooks(optimizer.register_step_post_hook, optimizer.register_step_pre_hook)
         self._hook_all_optimizers()
 
     def _hook_all_optimizers(self) -> None:
-        if self._timer.on_other is not None:
+        if self.timer.on_other is not None:
             return
         # Hooks on all optimizers: one created later may replace a watched one.
-        self._timer.on_other = self._others.kind
+        self.timer.on_other = self._others.kind
         hooks = sys.modules["torch.optim.optimizer"]
         self._add_hooks(hooks.register_optimizer_step_post_hook, hooks.register_optimizer_step_pre_hook)
 
     def _add_hooks(self, after: Callable[[Any], Any], before: Callable[[Any], Any]) -> None:
-        self._after.append(after(self._timer.optimizer_stepped))
+        self._after.append(after(self.timer.optimizer_stepped))
         self._register_before.append(before)
         _remove(self._before)
         self._update_hooks()
@@ -111,11 +113,11 @@ class OptimizerSteps:
             self._before = [register(self._step_begins) for register in self._register_before]
         elif not is_needed and self._before:
             _remove(self._before)
-        self._timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
+        self.timer.on_optimizer = self._step_ends if is_needed or self._after_steps else None
 
     def ends_steps(self, optimizer: Any) -> bool:
         """Whether the steps of this optimizer end the training's steps."""
-        return self._timer.last_optimizer is optimizer
+        return self.timer.last_optimizer is optimizer
 
     def is_watching(self) -> bool:
         """Whether hooks are registered."""
@@ -131,7 +133,7 @@ class OptimizerSteps:
         self._register_before.clear()
         _remove(self._before)
         _remove(self._after)
-        self._timer.last_optimizer = self._timer.on_optimizer = self._timer.on_other = None
+        self.timer.last_optimizer = self.timer.on_optimizer = self.timer.on_other = None
 
     @never_compiled
     def _step_begins(
@@ -166,8 +168,8 @@ class OptimizerSteps:
         self._observer.optimizer_ends()
         if self._after_steps:
             self._call(self._after_steps, optimizer)
-        if self._timer.ends_step(optimizer):
-            self._timer.make_step()
+        if self.timer.ends_step(optimizer):
+            self.timer.make_step()
 
     def _call(self, listeners: list[Listener], optimizer: Any) -> None:
         began_ns = monotonic_ns()
@@ -262,6 +264,10 @@ class TrainingThread:
         if self._timer.last_optimizer not in (None, optimizer):
             return
         self._first_step.remove()
+        self.move()
+
+    def move(self) -> None:
+        """Makes the calling thread the training thread."""
         if not self.is_current():
             self._thread = get_ident()
             self._on_move()

@@ -60,6 +60,10 @@ class Overhead:
         self.has_begun = False
         """Whether steps have already been timed with this budget."""
 
+    def count_hooks(self, calls: int) -> None:
+        """Adds the calls that the hooks of a framework make in every step to what a plain step costs."""
+        self.plain_step_ns = (PLAIN_CALLS + calls) * self.call_ns
+
     def now_ns(self) -> int:
         """A clock that stops between passes over the data: such pauses are not part of steps."""
         self._read_ns = self._now_ns()

@@ -18,7 +18,7 @@ MAX_UNCLEAR = 3
 """Batches whose model calls are checked to decide whether a pass over data trains or evaluates."""
 
 MAX_READ = 4096
-"""Maximum elements of a parameter that is read to detect a change."""
+"""Maximum elements of a parameter that are read to detect a change."""
 
 
 class PassPurpose:
@@ -32,7 +32,7 @@ class PassPurpose:
         """Whether the model was called for training, or for evaluation, since the last step."""
         self.trains_in_eval_mode = False
         """Whether steps were made with a model in evaluation mode, as with frozen statistics."""
-        self._has_ever_trained = False
+        self._has_ever_trained = self._began_within_step = False
         self._unclear = self._made_before = 0
         self._last_parameter: tuple[int, int, float] | None = None
         """The id of a parameter, its version counter and its sum."""
@@ -46,6 +46,10 @@ class PassPurpose:
         self.trains, self._unclear, self._made_before = None, 0, self._timer.steps_made
         if not self._made_before:
             self.has_changed()
+
+    def begin_within_step(self) -> None:
+        """Notes that the current step began before it was watched, so that its model calls are not known."""
+        self._began_within_step = True
 
     def follow_call(self, model: Any, *, trains: bool) -> None:
         """Notes a call of the model, for training or for evaluation."""
@@ -61,11 +65,11 @@ class PassPurpose:
     def forget_calls(self) -> None:
         """Resets the noted calls after a step."""
         self._has_ever_trained |= self.trained
-        self.trained = self.evaluated = False
+        self.trained = self.evaluated = self._began_within_step = False
 
     def calls_another_method(self) -> bool:
         """Whether a loop that computes gradients seems to call another method than `forward`."""
-        if self.trained or self._has_ever_trained:
+        if self.trained or self._has_ever_trained or self._began_within_step:
             return False
         self.trains_in_eval_mode = self.evaluated
         return not self.evaluated
@@ -108,7 +112,8 @@ class PassPurpose:
             tensor = parameter.detach()
             # A tensor of another class may be sharded over ranks, and reading it would wait for all of them.
             is_plain = type(tensor).__name__ == "Tensor" and tensor.device.type == "cpu"
-            value = tensor.double().sum().item() if is_plain and tensor.numel() <= MAX_READ else 0.0
+            can_read = is_plain and (tensor.numel() <= MAX_READ or tensor.is_contiguous())
+            value = tensor.reshape(-1)[:MAX_READ].double().sum().item() if can_read else 0.0
             self._last_parameter = id(parameter), parameter._version, value  # noqa: SLF001 - torch's own
         return before is not None and before != self._last_parameter
 

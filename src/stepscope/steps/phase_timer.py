@@ -10,7 +10,7 @@ from stepscope.steps.compiled_code import never_compiled
 from stepscope.steps.step_timer import StepTimer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, EVAL, OTHER = range(len(PHASES))
 
@@ -76,6 +76,8 @@ class PhaseTimer:
         self._since = self.timer.began_ns = now_ns()
         self.boundaries = 0
         """Number of phases entered in this step."""
+        self.own_ns = 0
+        """Time of this step that stepscope has taken to find a model, which is no part of the step."""
         self.device: Stamps | None = None
         """The GPU's clock, if this step is also timed on the GPU."""
         self.on_skipped_step: Callable[[Any], None] = lambda _: None
@@ -100,6 +102,16 @@ class PhaseTimer:
         if self.device is not None:
             self.device.stamp(phase, now)
         return before
+
+    def begin_earlier(self, spent: Mapping[int, int]) -> None:
+        """Starts the current step earlier, by the time that it has already spent in some phases."""
+        if not self.boundaries:
+            self._since = self.timer.began_ns
+        for phase, took in spent.items():
+            self._spent[phase] += took
+            self.timer.began_ns -= took
+        self.boundaries += 1
+        self.timer.is_special = True
 
     def restart(self, unfinished: Pause | None = None) -> StepTimes:
         """Starts a step, or resumes an unfinished one; returns the time that belongs to neither."""
@@ -143,7 +155,9 @@ class PhaseTimer:
         spent, self._spent = self._spent_until(now), [0] * len(PHASES)
         spent[self.phase] -= timer.waited_ns
         spent[DATA] += timer.waited_ns
-        times = StepTimes(now, now - timer.began_ns, spent)
+        own_ns, self.own_ns = max(min(self.own_ns, spent[OTHER]), 0), 0
+        spent[OTHER] -= own_ns
+        times = StepTimes(now, now - timer.began_ns - own_ns, spent)
         timer.began_ns = now
         timer.waited_ns = self.boundaries = 0
         return times

@@ -14,6 +14,7 @@ from stepscope.steps.compiled_code import exclude_from_compilation, never_compil
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import CurrentBatch
+from stepscope.steps.evidence.model_state import ModelState
 from stepscope.steps.evidence.observers import Observers
 from stepscope.steps.evidence.sampled_probes import training_probes
 from stepscope.steps.evidence.step_extras import StepExtras
@@ -72,13 +73,13 @@ class StepPhases:
         self._sampling = PhaseSampling(overhead, overhead.now_ns())
         self._writer = StepWriter(recorder)
         self._thread = TrainingThread(self.optimizers, recorder.timer, self._move_to_this_thread)
-        self._mode = EvaluationMode(self.phase_timer, self._add_evaluation, self._thread.is_current)
+        self.mode = EvaluationMode(self.phase_timer, self._add_evaluation, self._thread.is_current)
+        """Finds evaluations by the mode of the models."""
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
         self._passes = 0
         self._boundaries = PassBoundaries(self.phase_timer, self._writer)
-        self._is_timed_later = False
-        self._attaching_ns = 0
+        self._is_timed_later, self._attaching_ns = False, 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
             self._device = DeviceClock(torch, record, guard, overhead)
@@ -89,6 +90,9 @@ class StepPhases:
         self._probes, self._loader_queue, self._phases.training_setup = training_probes(
             torch, self.watched_objects, record_event, guard, self._on_change, overhead.now_ns
         )
+        model_state = ModelState(self.watched_objects, self.optimizers, self._phases.training_setup)
+        self._probes.add(model_state)
+        self.mode.on_eval = model_state.follow_modes
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         timer.first_step = timer.step
@@ -102,7 +106,7 @@ class StepPhases:
         waits = rank_waits(model, self.phase_timer)
         self.watched_objects.add_model(model, optimizers)
         self._calls.add(model)
-        self._mode.add(model)
+        self.mode.add(model)
         if not self._passes:
             self.purpose.begin()
         self.optimizers.add(optimizers)
@@ -123,7 +127,7 @@ class StepPhases:
 
     def begin_loader_pass(self) -> None:
         """Called when a training pass over a loader starts."""
-        self._mode.end_if_training()
+        self.mode.end_if_training()
 
     def observe(self, observer: Observer) -> None:
         """Adds an observer, whose values are recorded with the steps it is due at."""
@@ -138,7 +142,7 @@ class StepPhases:
             timer.end_batch()  # a loop that takes batches by `next` does not mark the end of its last one
         if self.purpose.trains is False:
             self._end_evaluation()
-        self._mode.close()
+        self.mode.close()
         self._leave_phases()
         self._calls.detach()
         self.optimizers.close()
@@ -162,7 +166,7 @@ class StepPhases:
         """Yields the batches of a pass over the data; a step has one or several of them."""
         if not self._thread.is_current():
             return self._batches_elsewhere(source)
-        self._mode.end()
+        self.mode.end()
         unfinished = self._boundaries.unfinished_step()
         if self._passes or (unfinished and self.purpose.looks_like_evaluation()):
             return self._batches_within(source)
@@ -176,9 +180,9 @@ class StepPhases:
 
     def _begin_pass(self, source: Iterator[Batch], unfinished: Pause | None = None) -> Iterator[Batch]:
         timer = self._timer
-        self._passes += 1
+        self._passes, self._writer.knows_wait = self._passes + 1, getattr(source, "is_timed", True)
         timer.step += timer.is_over
-        timer.is_over, timer.in_batches, self._writer.knows_wait = False, True, True
+        timer.is_over, timer.in_batches = False, True
         self.purpose.begin()
         timer.on_batch, timer.on_due, timer.every_batch = self._ends_without_optimizer, self._write, False
         self._loader_queue.follow(source)
@@ -281,7 +285,7 @@ class StepPhases:
     def _end_step(self, ended_ns: int) -> None:
         """Ends a step that is timed phase by phase, has further values, or is followed by a decision."""
         self._count_steps()
-        self._mode.end_within_step(ended_ns, self._sampling.step_ns)
+        self.mode.end_within_step(ended_ns, self._sampling.step_ns)
         timer, calls = self._timer, self.phase_timer.boundaries
         self.purpose.trains = timer.in_batches or None
         if timer.steps_made:
@@ -334,12 +338,8 @@ class StepPhases:
         patches.follow_phases(self.phase_timer, self._torch)
         self._calls.attach()
         self.optimizers.follow_step_starts(enabled=True)
-        timer = self._timer
-        timer.on_asked, timer.on_got = (
-            partial(self.phase_timer.enter, DATA),
-            partial(self.phase_timer.enter, OTHER),
-        )
-        timer.is_special = True
+        timer, enter = self._timer, self.phase_timer.enter
+        timer.on_asked, timer.on_got, timer.is_special = partial(enter, DATA), partial(enter, OTHER), True
         for wait in self._rank_waits:
             wait.attach()
         if self._device is not None:
@@ -385,7 +385,7 @@ class StepPhases:
         if not self._timer.batches:
             return
         self._timer.batches = 0
-        self._mode.forget()
+        self.mode.forget()
         self._add_evaluation(self.phase_timer.end_step())
 
     def _add_evaluation(self, times: StepTimes) -> None:

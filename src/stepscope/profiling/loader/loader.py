@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StepscopeError
 from stepscope.profiling.loader.batch_timing import BatchTimer, BatchWaits, Limits
-from stepscope.profiling.loader.loader_profile import Ceiling, LoaderMemory, LoaderProfile, TransformTime
 from stepscope.profiling.model.held_memory import TreeMemory, held_bytes
 from stepscope.profiling.model.timings import timings_of
+from stepscope.profiling.plain_data import Described
 from stepscope.profiling.preserved_state import preserved_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from stepscope.profiling.model.timings import Clock
+    from stepscope.profiling.model.timings import Clock, Timings
 
 CEILING_SECONDS = 5.0
 ITEMS = 64
@@ -28,6 +29,63 @@ MAX_NESTED = 8
 TRANSFORM_METHOD = (
     "samples loaded one by one in this process, with the transforms of a copy of the dataset timed"
 )
+
+
+@dataclass(frozen=True)
+class Ceiling(Described):
+    """The maximum throughput that a loader is compared with."""
+
+    samples_per_second: float | None
+    method: str
+    """How it was measured, or why there is none."""
+
+
+@dataclass(frozen=True)
+class TransformTime(Described):
+    """The time of a dataset's transforms within the time to load a sample."""
+
+    transform: Timings | None
+    """All transforms of a sample; None if there are none."""
+    item: Timings | None
+    """The whole sample including transforms; None if samples cannot be loaded by index."""
+    method: str
+
+
+@dataclass(frozen=True)
+class LoaderMemory(Described):
+    """Memory of a dataset and its loader."""
+
+    dataset_bytes: int | None
+    """Arrays, tensors and bytes in the dataset's attributes; None if there is no dataset."""
+    cache_bytes: int | None
+    """The same, for attributes with `cache` in their name."""
+    peak_bytes: int | None
+    """The peak of this process and its workers; shared pages are counted for each."""
+
+
+@dataclass(frozen=True)
+class LoaderProfile(Described):
+    """How fast a loader returns batches to a loop that does nothing else."""
+
+    batches: int
+    samples: int
+    seconds: float
+    """From the first batch to the last."""
+    first_batch_seconds: float
+    """Includes starting workers and filling queues; not part of the other times."""
+    samples_per_second: float
+    batches_per_second: float
+    batch_load: Timings
+    """The wait for a batch."""
+    transforms: TransformTime
+    memory: LoaderMemory
+    ceiling: Ceiling
+    efficiency_ratio: float | None
+    """Samples per second relative to the ceiling; None if there is no ceiling."""
+    workers: int | None
+    ended_by: str
+    """What ended the measurement: `batches`, `seconds` or `data`."""
+    method: str
 
 
 def loader_throughput(

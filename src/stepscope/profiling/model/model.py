@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from stepscope.devices.process.processes import process_state
 from stepscope.errors import ConfigError
 from stepscope.profiling.model.flops import Flops, flops_of
 from stepscope.profiling.model.inputs import Batch, example_batch, of_size
-from stepscope.profiling.model.model_memory import Footprint, footprint_of, peak_bytes, resident_bytes
 from stepscope.profiling.model.outputs import are_identical, difference
 from stepscope.profiling.model.timings import Repeats, Timings, device_clock, repeated, timings_of
 from stepscope.profiling.plain_data import Described
 from stepscope.profiling.preserved_state import device_of, inference_mode
 from stepscope.profiling.torch_library import torch_for
+from stepscope.profiling.window.session import Detail, ProfilerBusy, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stepscope.profiling.model.flops import Flops
-    from stepscope.profiling.model.model_memory import Footprint
     from stepscope.profiling.model.timings import Clock, Timings
+    from stepscope.profiling.window.events import Timeline
+
 CONSISTENCY_REPEATS = 5
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+@dataclass(frozen=True)
+class Footprint(Described):
+    """Parameters and buffers of a model; shared ones are counted once."""
+
+    parameters: int
+    trainable_parameters: int
+    parameter_bytes: int
+    buffer_bytes: int
+    bytes_by_type: dict[str, int]
+    """Parameters and buffers together, by number type."""
 
 
 @dataclass(frozen=True)
@@ -198,3 +215,54 @@ class ModelProfiler:
             f"after {self._repeats.warm_up} untimed ones, with synchronisation around each; {throughput}; "
             "peak memory by the allocator's events of one pass"
         )
+
+
+def footprint_of(model: Any) -> Footprint:
+    """Counts parameters and buffers."""
+    parameters, buffers = list(model.parameters()), list(model.buffers())
+    by_type: defaultdict[str, int] = defaultdict(int)
+    for tensor in (*parameters, *buffers):
+        by_type[str(tensor.dtype).removeprefix("torch.")] += _bytes(tensor)
+    return Footprint(
+        parameters=sum(parameter.numel() for parameter in parameters),
+        trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        parameter_bytes=sum(map(_bytes, parameters)),
+        buffer_bytes=sum(map(_bytes, buffers)),
+        bytes_by_type=dict(by_type),
+    )
+
+
+def peak_bytes(run: Callable[[], object], *, on_device: bool) -> int | None:
+    """The peak tensor memory during a run, above the level before it.
+
+    It uses the allocator's events, so that torch's own peak statistics are not reset. None if another
+    profiler is in use.
+    """
+    try:
+        session = Session(Detail(memory=True))
+    except ProfilerBusy:
+        return None
+    session.prepare()
+    session.record()
+    try:
+        run()
+    finally:
+        timeline = session.stop()
+    return peak_of(timeline, on_device=on_device)
+
+
+def peak_of(timeline: Timeline, *, on_device: bool) -> int:
+    """The peak of the allocations and deallocations in order of time."""
+    allocations = [allocation for allocation in timeline.allocations if allocation.on_device == on_device]
+    allocations.sort(key=lambda allocation: allocation.time_ns)
+    return max(accumulate((allocation.count_bytes for allocation in allocations), initial=0))
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process; None if not available."""
+    state = process_state(os.getpid())
+    return None if state is None else state.rss_bytes
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())

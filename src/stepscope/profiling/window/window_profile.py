@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope.errors import StepscopeError
 from stepscope.profiling.plain_data import Described
 from stepscope.profiling.window import operations
-from stepscope.profiling.window.breakdown import Breakdown, breakdown_of
-from stepscope.profiling.window.coverage import WindowSpan
+from stepscope.profiling.window.breakdown import Breakdown, WindowSpan, breakdown_of
 from stepscope.profiling.window.events import STEP_MARK
 from stepscope.profiling.window.nesting import operator_calls
 from stepscope.profiling.window.operations import NANOSECONDS, Operation

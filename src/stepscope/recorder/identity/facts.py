@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from stepscope.schema.privacy import Privacy
     from stepscope.schema.run import Role
 
-# An explicit list: an environment may hold credentials under any name.
-ENVIRONMENT = [
+# Explicit names: an environment may hold credentials under any name.
+ENVIRONMENT = {
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
     "LOCAL_RANK",
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
@@ -42,7 +40,6 @@ ENVIRONMENT = [
     "OMP_NUM_THREADS",
     "PYTORCH_CUDA_ALLOC_CONF",
     "RANK",
-    "ROCR_VISIBLE_DEVICES",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
@@ -52,7 +49,10 @@ ENVIRONMENT = [
     "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_RUN_ID",
     "WORLD_SIZE",
-]
+}
+
+GPU_LIST = "_VISIBLE_DEVICES"
+"""The end of the variables with which every vendor selects the GPUs of a process."""
 
 _LIBRARIES = ("torch", "numpy", "lightning", "transformers", "accelerate", "jax", "ray")
 
@@ -105,17 +105,26 @@ def facts(
     """Facts about this process that are safe to record."""
     return {
         "mark": asdict(procfs.mark(os.getpid())),
-        "command": [privacy.text(word) for word in redact_words(command or sys.orig_argv)],
+        "command": [privacy.text(word) for word in redact_words(command or _command())],
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
         "cpus": os.cpu_count(),
         "world_size": world_size,
         "libraries": _versions(),
         "environment": {
-            name: privacy.text(redact_text(environment[name])) for name in ENVIRONMENT if name in environment
+            name: privacy.text(redact_text(value))
+            for name, value in sorted(environment.items())
+            if name in ENVIRONMENT or name.endswith(GPU_LIST)
         },
         "commit": _commit(),
     }
+
+
+def _command() -> list[str]:
+    """The command of the program; of its parent in a process that `multiprocessing` has started."""
+    if "--multiprocessing-fork" in sys.orig_argv:
+        return [sys.executable, *getattr(sys, "argv", ())]  # multiprocessing passes the parent's on
+    return sys.orig_argv
 
 
 def _versions() -> dict[str, str]:

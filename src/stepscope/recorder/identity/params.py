@@ -58,7 +58,7 @@ class PlainParams:
         self.converted: list[str] = []
         """Values that were converted to text, such as `model (<class 'Net'>)`."""
         try:
-            parts = _parts_of(params)
+            parts = parts_of(params)
         except Exception:  # noqa: BLE001 - an object of the user's own may raise anything
             parts = None
         if parts is None:
@@ -126,7 +126,7 @@ class PlainParams:
             return int(value)
         if isinstance(value, int) or id(value) in self._inside or len(self._inside) >= MAX_DEPTH:
             return self._as_text(value, path)
-        parts = _parts_of(value)
+        parts = parts_of(value)
         if parts is not None:
             return self._mapping(value, parts, f"{path}.")
         return self._list_or_text(value, path)
@@ -162,7 +162,7 @@ class PlainParams:
         return _cut(text)
 
 
-def _parts_of(value: Any) -> Iterable[tuple[Any, Any]] | None:
+def parts_of(value: Any) -> Iterable[tuple[Any, Any]] | None:
     """Names and values of an object that has them; None for anything else."""
     if isinstance(value, type):
         return None

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import time
+from collections import ChainMap
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,15 @@ SEGMENT_VARIABLE = "STEPSCOPE_SEGMENT"
 RUN_ID_VARIABLE = "STEPSCOPE_RUN_ID"
 """Passes the id of a run to a launched command; a monitor in the command may name the run."""
 
+LAUNCH_VARIABLE = "STEPSCOPE_LAUNCH"
+"""Identifies a launch whose ranks a framework reports."""
+
+_reported: dict[str, str] = {}
+"""What a framework has reported by `report_rank`, in the form of environment variables."""
+
+ENVIRONMENT: Mapping[str, str] = ChainMap(_reported, os.environ)
+"""The environment variables, and what a framework has reported."""
+
 MAX_RESTARTS = 100
 MAX_STARTS = 4
 """Maximum number of monitors per process that are considered after a restart."""
@@ -37,7 +47,7 @@ _starts = itertools.count()
 def identify(
     name: str | None,
     project: str,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] = ENVIRONMENT,
     parent: int | None = None,
     script: str | None = None,
     joined_id: str = "",
@@ -56,6 +66,17 @@ def identify(
         host=os.uname().nodename,
         joined_id=joined_id,
     )
+
+
+def report_rank(rank: int, world_size: int, launch: str) -> None:
+    """Sets the rank of this process, for frameworks that start ranks without telling the environment.
+
+    `launch` identifies the launch: it is the same text in all of its ranks, and in no other launch.
+    """
+    _reported.clear()
+    if world_size > 1 and not any(name in os.environ for name in _RANK):
+        _reported.update(RANK=str(rank), WORLD_SIZE=str(world_size))
+        _reported[LAUNCH_VARIABLE] = launch
 
 
 def started_at(identity: Identity, monotonic_ns: int | None) -> Identity:
@@ -91,6 +112,8 @@ def recording_of_parent(folder: Path) -> Identity | None:
 
 def _launch(environment: Mapping[str, str], parent: int) -> str | None:
     """An identifier shared by all ranks of one launch and by no other launch; restarts keep it."""
+    if LAUNCH_VARIABLE in environment:
+        return environment[LAUNCH_VARIABLE]
     elastic = environment.get("TORCHELASTIC_RUN_ID", "none")
     if elastic != "none":
         return f"torchelastic {elastic}"
@@ -105,12 +128,12 @@ def _launch(environment: Mapping[str, str], parent: int) -> str | None:
     return None
 
 
-def was_restarted(environment: Mapping[str, str] = os.environ) -> bool:
+def was_restarted(environment: Mapping[str, str] = ENVIRONMENT) -> bool:
     """Whether a launcher or scheduler has restarted this process."""
     return _restarts(environment) > 0
 
 
-def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | None = None) -> set[str]:
+def earlier_segments(environment: Mapping[str, str] = ENVIRONMENT, parent: int | None = None) -> set[str]:
     """The segments of this launch before it was restarted."""
     launch = _launch(environment, os.getppid() if parent is None else parent)
     if launch is None:
@@ -119,7 +142,7 @@ def earlier_segments(environment: Mapping[str, str] = os.environ, parent: int | 
     return {_segment_of(launch, restart, start) for restart in restarts for start in range(MAX_STARTS)}
 
 
-def meeting_place(environment: Mapping[str, str] = os.environ) -> str | None:
+def meeting_place(environment: Mapping[str, str] = ENVIRONMENT) -> str | None:
     """An identifier shared by the hosts of one launch; None for a launch on one host."""
     world = _first_number(environment, _WORLD, 1)
     local = _first_number(environment, ("LOCAL_WORLD_SIZE",), world)

@@ -19,6 +19,7 @@ from stepscope import procfs
 from stepscope.filesystem import open_regular, read_regular, share, write_once
 from stepscope.journal.folder import list_journals
 from stepscope.recorder.identity.rank_detection import (
+    ENVIRONMENT,
     RUN_ID_VARIABLE,
     SEGMENT_VARIABLE,
     earlier_segments,
@@ -84,7 +85,7 @@ def reserve(
     identity: Identity,
     *,
     resume: bool,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] = ENVIRONMENT,
 ) -> Reserved:
     """Finds the run that a process belongs to, or a name for a new one; raises OSError if that fails."""
     runs = _folder_of_runs(folder)
@@ -94,6 +95,21 @@ def reserve(
     reserved = _reserve(runs, identity, resume=resume or was_restarted(environment), environment=environment)
     _begun.add(identity.segment)
     return reserved
+
+
+def first_step_of_rank(folder: Path, identity: Identity) -> int:
+    """The first step of a process that joins a launcher's run: after those of earlier processes of its rank.
+
+    A command may train in several programs, one after another, and a run may be resumed.
+    """
+    runs = _folder_of_runs(folder)
+    is_first = write_once(runs / f"{identity.run_id}.r{identity.rank}", b"")
+    if is_first and len(_Run.at(runs / identity.run_id).lines) < 2:
+        return 0
+    from stepscope.agent.ingest.last_step import last_step  # lazy: it reads the store, and is rarely needed
+
+    last = last_step(folder, identity.run_id)
+    return 0 if last is None else last + 1
 
 
 def claim_name(folder: Path, identity: Identity) -> None:
@@ -154,6 +170,8 @@ class _ThisProcess:
     """Identifies this process, and the program it becomes by `exec`."""
     parent: str
     """Identifies the process that started this one with `multiprocessing`; empty if none did."""
+    launched: str
+    """The id of the run that a launcher has started for this process; empty if none did."""
 
     @classmethod
     def of(cls, identity: Identity, environment: Mapping[str, str]) -> _ThisProcess:
@@ -162,6 +180,7 @@ class _ThisProcess:
         meeting = "" if address is None else hashlib.sha256(address.encode()).hexdigest()[:16]
         host = hashlib.sha256(identity.host.encode()).hexdigest()[:16]
         parent = started_by()
+        is_first = identity.segment == environment.get(SEGMENT_VARIABLE)
         return cls(
             segment=identity.segment,
             earlier=frozenset(earlier_segments(environment)),
@@ -169,6 +188,7 @@ class _ThisProcess:
             host=host,
             process=_process_mark(os.getpid(), host),
             parent="" if parent is None else _process_mark(parent, host),
+            launched=environment.get(RUN_ID_VARIABLE, "") if is_first else "",
         )
 
     def line(self) -> bytes:
@@ -199,6 +219,10 @@ class _Run:
         """Whether a process belongs to the run; adds its segment if it is new."""
         segments = {line.get("segment") for line in self.lines}
         if this.segment in segments:
+            return True
+        if self.path.name == this.launched:
+            # The launcher has lost its line: the folder was deleted since.
+            self.add(this)
             return True
         if segments & this.earlier or self._meets(this) or self._became(this) or self._has_sibling(this):
             self.add(this)

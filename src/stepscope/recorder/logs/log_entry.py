@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from stepscope.recorder.values import as_number
@@ -29,49 +28,34 @@ MAX_CAUSES = 8
 FIRST_FRAMES, LAST_FRAMES = 16, 48
 
 _BARE = len(vars(logging.makeLogRecord({})))
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message", "asctime", "taskName",
+    "_ray_timestamp_ns",  # Ray adds it to every record of a program
+}  # fmt: skip
 
 
-@dataclass(slots=True)
-class Entry:
-    """One log call, before secrets are removed."""
+class LogEntry(logging.LogRecord):
+    """One log call as plain data, before secrets are removed; reading a value never waits for a device.
 
-    created: float
-    level: int
-    level_name: str
-    category: str
-    logger: str
-    message: str
-    step: int | None
-    fields: dict[str, Any] | None
-    exception: dict[str, Any] | None
-    stack: str | None
-    size: int
-    """Approximate number of characters."""
+    `LogRecord.__init__` is not called: it would read time, thread and process again, in the calling thread.
+    """
 
-
-def capture(record: logging.LogRecord, step: Callable[[], int | None] | None) -> Entry:
-    """The entry of a log record; reading a value never waits for a device."""
-    attributes = vars(record)
-    own_step = attributes.get("step")
-    if type(own_step) is not int:
-        own_step = None if step is None else step()
-    message = cut(_message(record))
-    fields, size = _fields(attributes)
-    error = record.exc_info[1] if record.exc_info else None
-    return Entry(
-        created=record.created,
-        level=record.levelno,
-        level_name=record.levelname,
-        category=category_of(record),
-        logger=record.name,
-        message=message,
-        step=own_step,
-        fields=fields,
-        exception=None if error is None else describe_exception(error),
-        stack=cut(record.stack_info) if record.stack_info else None,
-        size=200 + len(message) + size + (0 if error is None else 5_000),
-    )
+    def __init__(self, record: logging.LogRecord, step: Callable[[], int | None] | None) -> None:
+        attributes = vars(record)
+        own_step = attributes.get("step")
+        self.step: int | None = own_step
+        if type(own_step) is not int:
+            self.step = None if step is None else step()
+        self.created, self.name = record.created, record.name
+        self.levelno, self.levelname = record.levelno, record.levelname
+        self.category = category_of(record)
+        self.msg = cut(_message(record))
+        self.fields, size = _fields(attributes)
+        error = record.exc_info[1] if record.exc_info else None
+        self.exception = None if error is None else describe_exception(error)
+        self.stack_info = cut(record.stack_info) if record.stack_info else None
+        self.size = 200 + len(self.msg) + size + (0 if error is None else 5_000)
+        """Approximate number of characters."""
 
 
 def _fields(attributes: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
@@ -138,20 +122,16 @@ def describe_exception(error: BaseException, depth: int = 0) -> dict[str, Any]:
 
 
 def _frames(trace: TracebackType | None) -> tuple[list[dict[str, Any]], int]:
-    """The frames at both ends of a traceback, and the number of frames left out between them."""
-    first: list[TracebackType] = []
-    last: deque[TracebackType] = deque(maxlen=LAST_FRAMES)
-    count = 0
-    while trace is not None:
-        count += 1
-        (first if count <= FIRST_FRAMES else last).append(trace)
-        trace = trace.tb_next
+    """The frames at both ends of a traceback, and the number of frames left out between them.
+
+    `traceback.TracebackException` would look every source file up on the disk.
+    """
     frames = [
-        {"file": code.co_filename, "line": entry.tb_lineno, "function": code.co_name}
-        for entry in (*first, *last)
-        for code in (entry.tb_frame.f_code,)
+        {"file": frame.f_code.co_filename, "line": line, "function": frame.f_code.co_name}
+        for frame, line in walk_tb(trace)
     ]
-    return frames, count - len(frames)
+    left_out = max(len(frames) - FIRST_FRAMES - LAST_FRAMES, 0)
+    return frames[:FIRST_FRAMES] + frames[FIRST_FRAMES + left_out :], left_out
 
 
 def _message(record: logging.LogRecord) -> str:

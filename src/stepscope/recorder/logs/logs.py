@@ -6,17 +6,16 @@ import contextlib
 import logging
 import os
 import re
-import time
 import weakref
 from dataclasses import replace
+from logging.handlers import QueueHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.guard import Guard
-from stepscope.recorder.logs.log_entry import CATEGORIES, OURS, Entry, capture
-from stepscope.recorder.logs.log_file import LogFolder, Rotation
+from stepscope.recorder.logs.log_entry import CATEGORIES, OURS, LogEntry
 from stepscope.recorder.logs.log_line import JsonFormat, TextFormat
-from stepscope.recorder.logs.log_queue import LogQueue
+from stepscope.recorder.logs.log_writer import EntryQueue, LogFile, LogWriter, Rotation
 from stepscope.schema.correlation import Correlation, correlate
 from stepscope.schema.privacy import Privacy
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepscope.config.sections import Logging
-    from stepscope.recorder.logs.log_line import LineFormat
     from stepscope.schema.identity import Identity
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
@@ -57,11 +55,9 @@ class StructuredLogs:
     ) -> None:
         self._identity, self._settings, self._environment = identity, settings, environment
         self._privacy, self._rotation = privacy or Privacy(), rotation or Rotation()
-        self._handler = _Handler(settings.level.upper(), step)
+        self._handler = _LogHandler(settings.level.upper(), step)
         self._attached: list[logging.Logger] = [logging.getLogger(OURS)]
         self._set_level = False
-        self._sink: _LineSink | None = None
-        self._queue: LogQueue | None = None
         self._dropped_before = 0
 
     @property
@@ -72,7 +68,7 @@ class StructuredLogs:
     @property
     def dropped(self) -> int:
         """Number of dropped lines."""
-        return self._dropped_before + (0 if self._queue is None else self._queue.dropped)
+        return self._dropped_before + self._handler.queue.dropped
 
     def logger(self, category: str) -> logging.Logger:
         """The logger of a category: training, performance, errors or system."""
@@ -82,7 +78,7 @@ class StructuredLogs:
 
     def start(self, identity: Identity | None = None) -> None:
         """Starts writing, with a new identity for another segment; does nothing if it is already started."""
-        if self._queue is not None or self._settings.directory is None:
+        if self._handler.writer is not None or self._settings.directory is None:
             return
         self._identity = identity or self._identity
         self._open()
@@ -95,8 +91,8 @@ class StructuredLogs:
 
     def stop(self) -> None:
         """Writes the remaining lines and detaches from all loggers; another start attaches to them again."""
-        queue, self._queue, self._handler.queue = self._queue, None, None
-        if queue is None:
+        writer, self._handler.writer = self._handler.writer, None
+        if writer is None:
             return
         _writing.discard(self)
         for logger in self._attached:
@@ -104,14 +100,11 @@ class StructuredLogs:
         if self._set_level:
             self._attached[0].setLevel(logging.NOTSET)
             self._set_level = False
-        queue.stop()
-        self._dropped_before += queue.dropped
-        if self._sink is not None:
-            self._sink.close()
+        writer.stop()
 
     def flush(self) -> bool:
         """Waits until all lines so far are written; returns False after 5 s."""
-        return self._queue is None or self._queue.flush()
+        return self._handler.writer is None or self._handler.writer.flush()
 
     def failed(self, error: BaseException) -> None:
         """Writes the failure of the training to the files only: Python itself prints it on the console."""
@@ -124,13 +117,13 @@ class StructuredLogs:
             None,
             (type(error), error, error.__traceback__),
         )
-        self._handler.take(record)
+        self._handler.put(record)
 
     def attach(self, logger: logging.Logger) -> None:
         """Also writes the records of this logger and its children; the logger's own level applies."""
         if logger not in self._attached:
             self._attached.append(logger)
-            if self._queue is not None:
+            if self._handler.writer is not None:
                 self._place_handlers()
 
     def detach(self, logger: logging.Logger) -> None:
@@ -138,37 +131,40 @@ class StructuredLogs:
         if logger in self._attached[1:]:
             self._attached.remove(logger)
             logger.removeHandler(self._handler)
-            if self._queue is not None:
+            if self._handler.writer is not None:
                 self._place_handlers()
 
     def begin_in_child(self) -> None:
         """Separates from the parent's files after a fork; the first line logged here opens new ones."""
-        if self._queue is not None:
-            self._queue.abandon()
-        if self._sink is not None:
-            self._sink.close()
+        if self._handler.writer is not None:
+            self._handler.writer.abandon()
+        self._handler.queue = EntryQueue()  # lines that the parent dropped are not counted here
         self._open()
 
     def _open(self) -> None:
-        self._sink = self._lines()
-        self._queue = LogQueue(self._sink, Guard(strict=False).tell)
-        self._handler.queue = self._queue
+        """Makes a queue and its writer; the writer starts with the first line."""
+        self._dropped_before += self._handler.queue.dropped
+        self._handler.queue = EntryQueue()
+        tell = Guard(strict=False).tell
+        self._handler.writer = LogWriter(self._handler.queue, self._files(), tell)
 
-    def _lines(self) -> _LineSink:
+    def _files(self) -> dict[str, LogFile]:
         identity, pid, correlation = self._identity, os.getpid(), self.correlation
         privacy = replace(self._privacy, names=(*self._privacy.names, identity.host))
         host = privacy.name(identity.host)
-        line_format: LineFormat = (
-            JsonFormat(correlation, host, pid, privacy)
-            if self._settings.jsonl
-            else TextFormat(correlation, privacy)
-        )
         segment, rank = _file_name(identity.segment), f"r{identity.rank}"
-        parts = (identity.run_id, segment, rank, _file_name(host), str(pid))
+        name = "-".join((identity.run_id, segment, rank, _file_name(host), str(pid)))
         directory = Path(self._settings.directory or "").expanduser().absolute()
-        return _LineSink(
-            line_format, LogFolder(directory, "-".join(parts) + line_format.suffix, self._rotation)
-        )
+        files = {}
+        for category in CATEGORIES:
+            formatter = (
+                JsonFormat(category, correlation, host, pid, privacy)
+                if self._settings.jsonl
+                else TextFormat(category, correlation, privacy)
+            )
+            path = directory / category / f"{name}{formatter.suffix}"
+            files[category] = LogFile(path, self._rotation, formatter)
+        return files
 
     def _place_handlers(self) -> None:
         """Adds the handler to the loggers so that each record reaches it once."""
@@ -179,85 +175,57 @@ class StructuredLogs:
                 logger.addHandler(self._handler)
 
 
-class _LineSink:
-    """Formats entries as lines and adds them to their files."""
+class _LogHandler(QueueHandler):
+    """Queues records as plain data.
 
-    def __init__(self, line_format: LineFormat, folder: LogFolder) -> None:
-        self._line_format, self._folder = line_format, folder
-        self.write, self.forget, self.close = folder.write, folder.forget, folder.close
+    The base class would queue objects of the user, and print what goes wrong.
+    """
 
-    def add(self, entries: list[Entry], dropped: int) -> None:
-        """Adds entries, and the number of others that were dropped."""
-        unwritable = 0
-        for entry in entries:
-            try:
-                self._add(entry)
-            except Exception:  # noqa: BLE001 - one line that fails must not affect the others
-                unwritable += 1
-        if dropped:
-            self._add(_notice(f"{dropped} log lines were dropped: more came than could be written.", dropped))
-        if unwritable:
-            self._add(_notice(f"{unwritable} log lines were dropped: they could not be shown.", unwritable))
-
-    def _add(self, entry: Entry) -> None:
-        self._folder.add(entry.category, self._line_format.line(entry, entry.category))
-        if entry.level >= logging.ERROR and entry.category != "errors":
-            self._folder.add("errors", self._line_format.line(entry, "errors"))
-
-
-class _Handler(logging.Handler):
-    """The handler of the standard `logging` module."""
+    queue: EntryQueue
 
     def __init__(self, level: str, step: Callable[[], int | None] | None) -> None:
-        super().__init__(level)
+        super().__init__(EntryQueue())
+        self.setLevel(level)
         self._step = step
-        self.queue: LogQueue | None = None
+        self.writer: LogWriter | None = None
+        """None while nothing is written."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queues a record, and prints it if no other handler would."""
-        self.take(record)
-        if record.levelno >= logging.WARNING and self.queue is not None:
+        self.put(record)
+        if record.levelno >= logging.WARNING and self.writer is not None:
             self._keep_on_console(record)
 
-    def take(self, record: logging.LogRecord) -> None:
+    def put(self, record: logging.LogRecord) -> None:
         """Queues a record; never raises."""
         with self.lock or contextlib.nullcontext():
-            queue = self.queue
-            if queue is None:
-                return
-            try:
-                queue.put(capture(record, self._step), urgent=record.levelno >= logging.ERROR)
-            except Exception:  # noqa: BLE001 - a user's value may raise anything, training goes on
-                queue.dropped += 1
+            if self.writer is not None:
+                super().emit(record)
+                if not self.writer.is_started:
+                    self.writer.start()
+                if record.levelno >= logging.ERROR:
+                    self.writer.urgent.set()
+
+    def prepare(self, record: logging.LogRecord) -> LogEntry:
+        """Copies what a line needs."""
+        return LogEntry(record, self._step)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - a name of `logging`
+        """Counts a record that does not fit, or whose values raise when they are read: training goes on."""
+        self.queue.dropped += 1
 
     def flush(self) -> None:
-        """Waits until all lines are written; `logging` calls it when the interpreter ends."""
-        if self.queue is not None:
-            self.queue.flush()
+        """Waits until all lines are written, if they can be written."""
+        if self.writer is not None and not self.writer.is_failing:
+            self.writer.flush()
 
     def _keep_on_console(self, record: logging.LogRecord) -> None:
         """Prints a warning that `logging` would have printed without this handler."""
         logger = logging.getLogger(record.name)
         handlers = [handler for source in (logger, *_parents(logger)) for handler in source.handlers]
-        is_alone = all(isinstance(handler, _Handler) for handler in handlers)
+        is_alone = all(isinstance(handler, _LogHandler) for handler in handlers)
         if is_alone and handlers[:1] == [self] and logging.lastResort is not None:
             logging.lastResort.handle(record)
-
-
-def _notice(message: str, count: int) -> Entry:
-    return Entry(
-        created=time.time(),
-        level=logging.WARNING,
-        level_name="WARNING",
-        category="system",
-        logger=f"{OURS}.logs",
-        message=message,
-        step=None,
-        fields={"dropped": count},
-        exception=None,
-        stack=None,
-        size=0,
-    )
 
 
 def _parents(logger: logging.Logger) -> list[logging.Logger]:

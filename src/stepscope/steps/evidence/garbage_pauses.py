@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,13 +19,16 @@ LONG_NS = 500_000
 class GarbagePauses:
     """Counts collections through `gc.callbacks`; a pause stops all threads, whichever caused it.
 
+    A collection is timed by the processor time of its thread: where other programs keep the thread from
+    running, it is not the collector that takes the time.
+
     Values cover the time since the last reading; those of a long pause are recorded with its own step.
     """
 
     def __init__(
         self,
         mark_changed: Callable[[GarbagePauses], None],
-        now_ns: Callable[[], int] = perf_counter_ns,
+        now_ns: Callable[[], int] = thread_time_ns,
         callbacks: list[Any] = gc.callbacks,
     ) -> None:
         self._mark_changed, self._now_ns, self._callbacks = mark_changed, now_ns, callbacks

@@ -1,4 +1,7 @@
-"""Reads probes that cost almost nothing at the end of sampled steps, within a fixed share of the time."""
+"""Reads probes that cost almost nothing at the end of sampled steps, within a fixed share of the time.
+
+Each probe has a file of its own beside this one.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +148,8 @@ def training_probes(
 ) -> TrainingProbes:
     """Creates all probes of a training; `on_change` is called when a probe has called `mark_changed`."""
     probes = SampledProbes(guard, now_ns, on_change)
-    loader, training_setup = LoaderQueue(record_event), TrainingSetup(torch, watched_objects, record_event)
+    loader = LoaderQueue(record_event)
+    training_setup = TrainingSetup(torch, watched_objects, record_event, mark_changed=probes.mark_changed)
     probes.add(ThreadTime())
     probes.add(loader)
     probes.add(BatchSize(watched_objects.batch))

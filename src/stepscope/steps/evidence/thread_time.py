@@ -40,7 +40,7 @@ class ThreadTime:
 
     def read(self, steps: int) -> Mapping[str, float]:
         """How the time of these steps was spent; empty if they ran in another thread."""
-        if threading.get_ident() != self._thread:
+        if threading.get_native_id() != self._thread:
             self._start_thread()
             return {}
         now, busy, queued = self._now_ns(), self._busy_ns(), self._queued_ns()
@@ -63,9 +63,9 @@ class ThreadTime:
 
     def _start_thread(self) -> None:
         self.close()
-        self._thread = threading.get_ident()
+        self._thread = threading.get_native_id()  # a new thread may have the `get_ident` of one that ended
         try:
-            path = self._proc / f"self/task/{threading.get_native_id()}/schedstat"
+            path = self._proc / f"self/task/{self._thread}/schedstat"
             self._file = hold(open_above_streams(path, os.O_RDONLY))
         except OSError:  # not every kernel has these statistics
             self._file = None

@@ -7,6 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from stepscope.model_stats.layers import has_values
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
@@ -51,9 +53,11 @@ class TrainingSetup:
         record_event: Callable[..., None],
         environment: Mapping[str, str] = os.environ,
         now: Callable[[], float] = time.monotonic,
+        mark_changed: Callable[[TrainingSetup], None] = lambda _: None,
     ) -> None:
         self._torch, self._watched_objects, self._record_event = torch, watched_objects, record_event
-        self._environment, self._now = environment, now
+        self._environment, self._now, self._mark_changed = environment, now, mark_changed
+        self._facts: dict[str, Any] = {}
         self._due_at = float("-inf")
         self._known: dict[str, Any] | None = None
         self._autocast: str | None = None
@@ -64,6 +68,12 @@ class TrainingSetup:
         """Reads the autocast mode within a training forward pass."""
         self.needs_forward = False
         self._autocast = _autocast(self._torch)
+
+    def add(self, facts: Mapping[str, Any]) -> None:
+        """Adds facts that others have found; they are recorded when the current step ends."""
+        self._facts.update(facts)
+        self._due_at = float("-inf")
+        self._mark_changed(self)
 
     def read(self, steps: int) -> Mapping[str, float]:
         """Records the setup if it has changed, at most every `INTERVAL_S`."""
@@ -95,6 +105,7 @@ class TrainingSetup:
             "environment": {name: self._environment[name] for name in SWITCHES if name in self._environment},
             "collector": {"enabled": gc.isenabled(), "thresholds": list(gc.get_threshold())},
             "devices": _devices(self._torch),
+            **self._facts,
         }
         if self._autocast is not None:
             setup["autocast"] = self._autocast
@@ -110,6 +121,8 @@ def parameters(models: Iterable[Any]) -> dict[str, Any]:
     compiled = False
     for model in models:
         for parameter in model.parameters():
+            if not has_values(parameter):
+                continue
             count = parameter.numel()
             dtype, place = parameter.dtype, parameter.device
             dtypes[dtype] = dtypes.get(dtype, 0) + count

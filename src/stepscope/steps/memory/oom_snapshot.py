@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.cgroup import group_of, hierarchies
-from stepscope.devices.host.cgroup_memory import group_memory, memory_limits
+from stepscope.devices.host.cgroup import group_memory, group_of, hierarchies, memory_limits
 from stepscope.devices.host.kernel_files import PROC, drop_none, named_numbers, read_text
 from stepscope.devices.host.memory import host_memory
 from stepscope.steps.evidence.allocator import figures

@@ -35,11 +35,14 @@ class WatchedObjects:
         self.batch = batch or CurrentBatch()
         self._models: list[Callable[[], Any]] = []
         self._optimizers: list[Callable[[], Any]] = []
+        self.on_added: Callable[[], None] = lambda: None
+        """Called when a model has been added."""
 
     def add_model(self, model: Any, optimizers: Iterable[Any] = ()) -> None:
         """Adds a model and its optimizers."""
         self._models.append(weakref.ref(model))
         self._optimizers += [weakref.ref(optimizer) for optimizer in optimizers]
+        self.on_added()
 
     @property
     def models(self) -> list[Any]:

@@ -1,0 +1,345 @@
+"""Finds trainable parameters that no optimizer updates, and models that are trained in evaluation mode."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepscope.model_stats.layers import plain_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from stepscope.steps.evidence.training_setup import TrainingSetup
+    from stepscope.steps.memory.out_of_memory import WatchedObjects
+    from stepscope.steps.optimizer_steps import OptimizerSteps
+    from stepscope.steps.step_timer import StepTimer
+
+INTERVAL_S = 60.0
+"""How often the parameters are checked again: a model may be changed, and an optimizer replaced."""
+
+CHECK_STEPS = 10
+"""Steps until parameters are first read, so that all optimizers of a loop have stepped, and from then until
+they are read again."""
+
+MODE_STEPS = 2
+"""Steps in which the mode of the models is read: each of their optimizers steps at least once."""
+
+EVAL_STEPS = 20
+"""A model that stays in evaluation mode for this many steps is trained in it."""
+
+MAX_NAMES = 5
+
+SHARDED = frozenset({"DTensor", "DeepSpeedEngine", "FSDPModule", "FlatParameter", "FullyShardedDataParallel"})
+"""Classes of modules and parameters whose values an optimizer may change through other tensors."""
+
+
+class ModelState:
+    """A probe that reads the watched models after optimizer steps, and adds what it finds to the setup.
+
+    It is called in the first steps of each model, in a few once a minute, and in those after a model was set
+    to evaluation mode; at other steps it costs nothing. It reads attributes and no values, so it never waits
+    for a GPU.
+    """
+
+    def __init__(
+        self,
+        watched_objects: WatchedObjects,
+        optimizer_steps: OptimizerSteps,
+        setup: TrainingSetup,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._optimizer_steps, self._timer = optimizer_steps, optimizer_steps.timer
+        self._setup, self._now = setup, now
+        self._updates = ParameterUpdates(watched_objects)
+        self._modes = ModelModes(watched_objects, self._timer)
+        self._listener: Any = None
+        self._error: Exception | None = None
+        self._until = 0
+        self._check_at: int | None = None
+        """The number of steps made at which parameters are read next; None while no check is due."""
+        self._due_at = 0.0
+        watched_objects.on_added = self._begin_check
+
+    def read(self, steps: int) -> Mapping[str, float]:
+        """Starts a check if one is due or the mode of a model has changed; reports an earlier failure."""
+        if self._error is not None:
+            raise self._error
+        if self._check_at is None and self._now() >= self._due_at:
+            self._begin_check()
+        elif self._modes.may_have_changed():
+            self.follow_modes()
+        return {}
+
+    def follow_modes(self) -> None:
+        """Reads the modes of the models at the next steps, and longer if one is in evaluation mode."""
+        self._listen(MODE_STEPS)
+
+    def close(self) -> None:
+        """Removes the listener."""
+        if self._listener is not None:
+            self._listener.remove()
+            self._listener = None
+
+    def _begin_check(self) -> None:
+        self._due_at = self._now() + INTERVAL_S
+        self._updates.forget()
+        self._modes.forget_optimizers()
+        self._check_at = self._timer.steps_made + CHECK_STEPS
+        self._listen(CHECK_STEPS)
+
+    def _listen(self, steps: int) -> None:
+        self._until = max(self._until, self._timer.steps_made + steps)
+        if self._listener is None and self._error is None:
+            self._listener = self._optimizer_steps.after_step(self._follow)
+
+    def _follow(self, optimizer: Any) -> None:
+        try:
+            self._follow_step(optimizer)
+        except Exception as error:  # noqa: BLE001 - a model or optimizer of the user's own may raise anything
+            self._error = error  # the next reading reports it
+            self.close()
+
+    def _follow_step(self, optimizer: Any) -> None:
+        made = self._timer.steps_made
+        facts = self._modes.follow(optimizer)
+        self._updates.add(optimizer)
+        if self._check_at is not None and made >= self._check_at:
+            facts |= self._check(made)
+        if facts:
+            self._setup.add(facts)
+        if made > self._until and self._check_at is None and not self._modes.is_undecided():
+            self.close()
+
+    def _check(self, made: int) -> dict[str, Any]:
+        if not self._updates.has_begun:
+            self._updates.begin()
+            self._check_at = made + CHECK_STEPS
+            return {}
+        self._check_at = None
+        return {**self._updates.result(), **self._modes.current()}
+
+
+class _Candidate(NamedTuple):
+    """A parameter with a gradient that is in no known optimizer, as it was when it was first read."""
+
+    name: str
+    parameter: weakref.ref[Any]
+    version: int
+    gradient: weakref.ref[Any]
+    gradient_version: int
+
+    def is_updated_elsewhere(self) -> bool:
+        """Whether something has changed it, or its gradient is no longer computed."""
+        parameter: Any = self.parameter()
+        gradient = None if parameter is None or not parameter.requires_grad else parameter.grad
+        if gradient is None:
+            return True
+        # A gradient of a training that has ended stays as it is.
+        versions: tuple[int, int] = parameter._version, gradient._version  # noqa: SLF001 - PyTorch's version counter
+        is_stale = self.gradient() is gradient and versions[1] == self.gradient_version
+        return is_stale or versions[0] != self.version
+
+
+class ParameterUpdates:
+    """Finds the trainable parameters that get gradients and that no optimizer updates.
+
+    They are read twice, some steps apart. A parameter without a gradient does not count: it has no part in
+    the loss, such as that of a target network.
+    """
+
+    def __init__(self, watched_objects: WatchedObjects) -> None:
+        self._watched_objects = watched_objects
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._candidates: list[_Candidate] = []
+        self._trainable = 0
+        self._has_trained_model = False
+        self._confirmed: tuple[tuple[str, ...], dict[str, Any]] = ((), {})
+        """The names of the last parameters that were not updated, and what was said of them."""
+        self.has_begun = False
+        """Whether the parameters have been read once."""
+
+    def add(self, optimizer: Any) -> None:
+        """Adds an optimizer that has stepped."""
+        self._optimizers.add(optimizer)
+
+    def forget(self) -> None:
+        """Forgets the first reading."""
+        self.has_begun = False
+        self._candidates = []
+
+    def begin(self) -> None:
+        """Reads the parameters for the first time."""
+        self.has_begun, self._trainable, self._has_trained_model = True, 0, False
+        updated = _ids(self._known_optimizers())
+        for model in self._watched_objects.models:
+            named = [pair for pair in model.named_parameters() if pair[1].requires_grad]
+            self._trainable += len(named)
+            if not any(id(parameter) in updated for _, parameter in named):
+                continue  # of another training, or updated through copies
+            self._has_trained_model = True
+            names = map(".".join, plain_paths([name for name, _ in named]))
+            for name, (_, parameter) in zip(names, named, strict=True):
+                # Only a leaf has a gradient; PyTorch warns where that of another tensor is read.
+                gradient = parameter.grad if parameter.is_leaf else None
+                if id(parameter) not in updated and gradient is not None:
+                    versions = parameter._version, gradient._version  # noqa: SLF001 - PyTorch's version counter
+                    self._candidates.append(
+                        _Candidate(
+                            name, weakref.ref(parameter), versions[0], weakref.ref(gradient), versions[1]
+                        )
+                    )
+
+    def result(self) -> dict[str, Any]:
+        """Reads them again, and returns the facts to record."""
+        fields: dict[str, Any] = {"tensors": 0, "parameters": 0, "names": []}
+        if not self._has_trained_model:
+            fields = {"unknown": "no optimizer that steps has parameters of the model"}
+        elif candidates := self._not_updated():
+            names = tuple(candidate.name for candidate in candidates)
+            if names != self._confirmed[0]:
+                self._confirmed = names, self._examine(candidates)
+            fields = self._confirmed[1]
+        self.forget()
+        return {"trainable_tensors": self._trainable, "not_updated": fields}
+
+    def _examine(self, candidates: list[_Candidate]) -> dict[str, Any]:
+        """Rules out other explanations; only here, because it takes longer than the check itself."""
+        if any(_is_sharded(model) for model in self._watched_objects.models):
+            return {"unknown": "the parameters are sharded"}
+        if self._elements_of_copies() >= _elements(candidate.parameter() for candidate in candidates):
+            return {"unknown": "the optimizers change tensors that are not of the model, such as copies"}
+        self._optimizers.update(_existing_optimizers())  # one may take its first step later
+        candidates = self._not_updated()
+        return {
+            "tensors": len(candidates),
+            "parameters": _elements(candidate.parameter() for candidate in candidates),
+            "names": [candidate.name for candidate in candidates[:MAX_NAMES]],
+        }
+
+    def _not_updated(self) -> list[_Candidate]:
+        updated = _ids(self._known_optimizers())
+        return [
+            candidate
+            for candidate in self._candidates
+            if id(candidate.parameter()) not in updated and not candidate.is_updated_elsewhere()
+        ]
+
+    def _known_optimizers(self) -> list[Any]:
+        return [*self._optimizers, *self._watched_objects.optimizers]
+
+    def _elements_of_copies(self) -> int:
+        """Elements of the tensors with gradients that the optimizers change and that no watched model has."""
+        own = {id(tensor) for model in self._watched_objects.models for tensor in model.parameters()}
+        foreign = {id(tensor): tensor for tensor in _parameters(self._known_optimizers())}
+        return _elements(
+            tensor for key, tensor in foreign.items() if key not in own and tensor.grad is not None
+        )
+
+
+class ModelModes:
+    """Follows whether models are in training or evaluation mode when an optimizer updates them."""
+
+    def __init__(self, watched_objects: WatchedObjects, timer: StepTimer) -> None:
+        self._watched_objects, self._timer = watched_objects, timer
+        self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Models that were updated in training mode."""
+        self._since: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+        """Models that are updated in evaluation mode: the step it began with, and the steps made then."""
+        self._confirmed: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+        """What to record of those that stayed so for `EVAL_STEPS`."""
+        self._models_of: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+        """The models that each optimizer updates."""
+
+    def forget_optimizers(self) -> None:
+        """Forgets which models the optimizers update: they may get further parameters."""
+        self._models_of.clear()
+
+    def may_have_changed(self) -> bool:
+        """Whether a model that is updated is in another mode than was recorded."""
+        updated = (model for models in self._models_of.values() for model in models)
+        return any(model.training is (model in self._confirmed) for model in updated)
+
+    def is_undecided(self) -> bool:
+        """Whether a model has been in evaluation mode for a few steps."""
+        return any(model not in self._confirmed for model in self._since)
+
+    def follow(self, optimizer: Any) -> dict[str, Any]:
+        """Reads the modes of the models that an optimizer has updated; returns what has changed."""
+        models = self._models_of.get(optimizer)
+        if models is None:
+            updated = _ids([optimizer])
+            models = self._models_of[optimizer] = weakref.WeakSet(
+                model
+                for model in self._watched_objects.models
+                if any(id(parameter) in updated for parameter in model.parameters())
+            )
+        has_changed = [self._follow_model(model) for model in models]
+        return self.current() if any(has_changed) else {}
+
+    def current(self) -> dict[str, Any]:
+        """The facts to record."""
+        in_eval = next(iter(self._confirmed.values()), None)
+        return {"mode": {"training": True} if in_eval is None else in_eval}
+
+    def _follow_model(self, model: Any) -> bool:
+        """Returns whether the mode to record has changed."""
+        if model.training:
+            self._trained.add(model)
+            self._since.pop(model, None)
+            return self._confirmed.pop(model, None) is not None
+        timer = self._timer
+        # After a step that an optimizer has ended, the number is still that of this step.
+        step, made = self._since.setdefault(model, (timer.step + timer.is_over, timer.steps_made))
+        if model in self._confirmed or timer.steps_made - made + 1 < EVAL_STEPS:
+            return False
+        layers = [part for part in model.modules() if _depends_on_mode(part)]
+        self._confirmed[model] = {
+            "training": False,
+            "since_step": step,
+            "from_start": model not in self._trained,
+            "layers": len(layers),
+            "layers_in_training": sum(part.training for part in layers),
+        }
+        return True
+
+
+def _depends_on_mode(module: Any) -> bool:
+    """Whether a layer computes something else in evaluation mode: dropout, or statistics of batches."""
+    if getattr(module, "running_mean", None) is not None:
+        parameters = list(module.parameters(recurse=False))
+        # A frozen layer is set to evaluation mode on purpose.
+        return not parameters or any(parameter.requires_grad for parameter in parameters)
+    kind = type(module).__name__.lower()
+    names = ("p", "drop_prob") if "drop" in kind or "stochastic" in kind else ("dropout",)
+    rates = [getattr(module, name, None) for name in names]
+    return any(isinstance(rate, float) and 0 < rate < 1 for rate in rates)
+
+
+def _parameters(optimizers: Iterable[Any]) -> Iterator[Any]:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            yield from group["params"]
+
+
+def _ids(optimizers: Iterable[Any]) -> set[int]:
+    return set(map(id, _parameters(optimizers)))
+
+
+def _elements(tensors: Iterable[Any]) -> int:
+    return sum(tensor.numel() for tensor in tensors if tensor is not None)
+
+
+def _is_sharded(model: Any) -> bool:
+    objects = (*model.modules(), *model.parameters())
+    return any(kind.__name__ in SHARDED for part in objects for kind in type(part).__mro__)
+
+
+def _existing_optimizers() -> list[Any]:
+    """All optimizers of the program."""
+    optimizer = sys.modules["torch"].optim.Optimizer
+    # By its type: the attribute `__class__` of an object of the user's own may run any code.
+    return [candidate for candidate in gc.get_objects() if issubclass(type(candidate), optimizer)]
