@@ -1,0 +1,1 @@
+"""Records the steps of a training whose script does not mention stepscope."""
