@@ -1,0 +1,1 @@
+"""Frameworks that train models: one file or folder each."""
