@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from stepscope.config.find import is_disabled
 from stepscope.errors import ConfigError
@@ -16,6 +16,15 @@ from stepscope.recorder.values import as_number, as_step
 
 WRITE_EVERY_S = 1.0
 """Lines are written at this interval, so that not every step waits for a file."""
+
+FRAMEWORKS = {
+    "on_init_end": ("Transformers", "stepscope.integrations.transformers"),
+    **dict.fromkeys(
+        ("state_dict", "state_key", "setup", "on_fit_start"),
+        ("Lightning", "stepscope.integrations.lightning"),
+    ),
+}
+"""Frameworks, and the module of their callback, by what their trainers first read of a callback."""
 
 
 class TrainingMonitorCallback:
@@ -30,7 +39,8 @@ class TrainingMonitorCallback:
         callback.on_train_end()
 
     Without `monitor`, one is created; with `recorded=False`, no run is recorded. If the GPU monitor has a
-    `log_dir`, each step is a line of `training_metrics_*.jsonl` there.
+    `log_dir`, each step is a line of `training_metrics_*.jsonl` there. For trainers of Lightning and
+    Transformers there are callbacks in `stepscope.integrations`.
     """
 
     def __init__(
@@ -52,6 +62,16 @@ class TrainingMonitorCallback:
         self._written_at = time.monotonic()
         self._memory: dict[str, float] = {}
         self._began: float | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Explains which callback a framework needs, if it was given this one."""
+        if name not in FRAMEWORKS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        framework, module = FRAMEWORKS[name]
+        raise ConfigError(
+            "TrainingMonitorCallback is for loops that you write yourself. "
+            f"For a trainer of {framework}, use: from {module} import StepscopeCallback"
+        )
 
     def on_train_begin(self) -> None:
         """Starts the run and the GPU monitor."""

@@ -7,12 +7,12 @@ import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.sampling import Poller
 from stepscope.config.find import DISABLED_VARIABLE, is_disabled
 from stepscope.devices.find_gpus import find_gpus
-from stepscope.devices.visible import visible_gpus
+from stepscope.devices.gpu_driver import visible_gpus
 from stepscope.errors import RecorderError
 from stepscope.exporters.metrics_files import GPU_FIELDS, RotatedLines, gpu_line
 from stepscope.guard import shown
@@ -91,6 +91,10 @@ class GPUMonitor:
         self._lines = None if self.log_dir is None else RotatedLines(self.log_dir, "gpu_metrics")
         self._uuid: str | None = None
         self._poller: Poller | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, such as one in another process, samples the same GPU and has its own history."""
+        return type(self), (self.gpu_index, self.sample_interval, self._history.maxlen, self.log_dir)
 
     def start(self) -> None:
         """Starts sampling; does nothing if it is already started, or disabled by STEPSCOPE_DISABLED."""
