@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-from stepscope.number_format import number
+from stepscope.number_format import duration, number, size
 
-_DURATIONS = ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s"))
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+__all__ = [
+    "comparison",
+    "duration",
+    "is_many_times",
+    "percent",
+    "quantity",
+    "rate",
+    "signed_percent",
+    "size",
+]
+
 _UNIT_SIGNS = {"celsius": "°C", "watts": "W", "joules": "J", "hertz": "Hz"}
 
 MANY_TIMES = 10.0
 """A change of this factor or more is written as a factor: thousands of percent are hard to read."""
 
 
-def duration(seconds: float) -> str:
-    """Formats a duration with two units at most: 640 µs, 31.2 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if 0 < seconds < 0.001:
-        return f"{seconds * 1e6:.3g} µs"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 59.95:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    for unit, part, unit_name, part_name in _DURATIONS:
-        if whole >= unit:
-            return f"{whole // unit} {unit_name} {whole % unit // part:02d} {part_name}"
-    return f"{whole} s"
-
-
-def size(count: float) -> str:
-    """Formats bytes with a fitting unit: 512 B, 1.5 KiB, 80.3 GiB."""
-    if count < 0:
-        return f"-{size(-count)}"
-    for unit in _SIZES[:-1]:
-        if count < 1023.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.0f} TiB" if count >= 99.95 else f"{count:.3g} TiB"
-
-
 def percent(ratio: float) -> str:
     """Formats a share in percent, with one more digit if it is small."""
     shown = 100.0 * ratio
-    return f"{shown:.1f} %" if 0 < abs(shown) < 9.95 else f"{shown:.0f} %"
+    return f"{shown:.1f}%" if 0 < abs(shown) < 9.95 else f"{shown:.0f}%"
 
 
 def signed_percent(ratio: float) -> str:
@@ -57,7 +38,7 @@ def rate(value: float, unit: str) -> str:
 
 
 def comparison(ratio: float, more: str, less: str) -> str:
-    """Formats a change, 0.1 for 10% more: `12 % slower`, or from a factor of ten `1,187 times slower`."""
+    """Formats a change, 0.1 for 10% more: `12% slower`, or from a factor of ten `1,187 times slower`."""
     word = more if ratio > 0 else less
     if not is_many_times(ratio):
         return f"{percent(abs(ratio))} {word}"
@@ -80,5 +61,7 @@ def quantity(value: float, unit: str) -> str:
         return f"{size(value)}/s"
     if unit == "ratio":
         return percent(value)
+    if unit == "%":
+        return f"{number(value)}%"
     sign = _UNIT_SIGNS.get(unit, unit)
     return f"{number(value)} {sign}".rstrip()

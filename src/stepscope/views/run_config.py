@@ -29,7 +29,7 @@ _SHOWN_ELSEWHERE = {"command", "python", "platform", "environment", "commit", "m
 
 
 @dataclass(frozen=True)
-class Item:
+class ConfigItem:
     """One line of a section."""
 
     label: str
@@ -39,11 +39,11 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Section:
+class ConfigSection:
     """Lines under one title."""
 
     title: str
-    items: tuple[Item, ...]
+    items: tuple[ConfigItem, ...]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RunConfig:
 
     config: dict[str, Any]
     """Nested as it was recorded; leaves are single values."""
-    sections: tuple[Section, ...]
+    sections: tuple[ConfigSection, ...]
 
 
 def config_of(run: Run) -> RunConfig:
@@ -63,36 +63,39 @@ def config_of(run: Run) -> RunConfig:
     for event in run.own_events(("loader", "census", "notice")):
         events.setdefault(event.kind, []).append(event)
     sections = [
-        Section("Launch", tuple(_launch(facts))),
-        Section(
-            "Libraries", tuple(Item(name, str(value), copy=True) for name, value in _of(facts, _LIBRARIES))
+        ConfigSection("Launch", tuple(_launch(facts))),
+        ConfigSection(
+            "Libraries",
+            tuple(ConfigItem(name, str(value), copy=True) for name, value in _of(facts, _LIBRARIES)),
         ),
-        Section("Environment variables", tuple(_variables(facts))),
-        Section("Processes", tuple(_processes(run))),
-        Section("GPUs", tuple(_gpu(host_device, gpu) for host_device, gpu in known_gpus(run).items())),
-        Section("Data loader", tuple(_flat(_newest(events.get("loader"))))),
-        Section("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
-        Section("Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _SHOWN_ELSEWHERE}))),
-        Section("Notices", tuple(_notices(events.get("notice", ())))),
+        ConfigSection("Environment variables", tuple(_variables(facts))),
+        ConfigSection("Processes", tuple(_processes(run))),
+        ConfigSection("GPUs", tuple(_gpu(host_device, gpu) for host_device, gpu in known_gpus(run).items())),
+        ConfigSection("Data loader", tuple(_flat(_newest(events.get("loader"))))),
+        ConfigSection("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
+        ConfigSection(
+            "Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _SHOWN_ELSEWHERE}))
+        ),
+        ConfigSection("Notices", tuple(_notices(events.get("notice", ())))),
     ]
     return RunConfig(setup_of(run).nested, tuple(section for section in sections if section.items))
 
 
-def _launch(facts: Mapping[str, Any]) -> Iterable[Item]:
+def _launch(facts: Mapping[str, Any]) -> Iterable[ConfigItem]:
     command = facts.get("command")
     if isinstance(command, list) and command:
-        yield Item("Command", clean(shlex.join(map(str, command)), 8_000), copy=True)
+        yield ConfigItem("Command", clean(shlex.join(map(str, command)), 8_000), copy=True)
     for label, name in (("Commit", "commit"), ("Python", "python"), ("Platform", "platform")):
         if facts.get(name):
-            yield Item(label, clean(facts[name]), copy=name == "commit")
+            yield ConfigItem(label, clean(facts[name]), copy=name == "commit")
 
 
-def _variables(facts: Mapping[str, Any]) -> Iterable[Item]:
+def _variables(facts: Mapping[str, Any]) -> Iterable[ConfigItem]:
     for name, value in _of(facts, "environment"):
-        yield Item(name, clean(value), copy=True)
+        yield ConfigItem(name, clean(value), copy=True)
 
 
-def _processes(run: Run) -> Iterable[Item]:
+def _processes(run: Run) -> Iterable[ConfigItem]:
     for segment in run.segments[-1:]:
         for process in segment.processes[:MAX_PROCESSES]:
             role = f"rank {process.rank}" if process.role == "rank" else process.role
@@ -101,12 +104,12 @@ def _processes(run: Run) -> Iterable[Item]:
                 if process.dropped or process.lost
                 else ""
             )
-            yield Item(
+            yield ConfigItem(
                 f"{role} · {clean(process.host, 200)}", f"process {process.pid}, {process.status}{lost}"
             )
 
 
-def _gpu(host_device: tuple[str, str], facts: GpuFacts) -> Item:
+def _gpu(host_device: tuple[str, str], facts: GpuFacts) -> ConfigItem:
     details = [facts.name]
     if facts.memory_total_bytes is not None:
         details.append(size(facts.memory_total_bytes))
@@ -115,20 +118,22 @@ def _gpu(host_device: tuple[str, str], facts: GpuFacts) -> Item:
     details += [f"driver {facts.driver}"] if facts.driver else []
     details += [f"PCI {facts.pci_bus_id}"] if facts.pci_bus_id else []
     details.append(facts.uuid)
-    return Item(f"gpu {facts.index} · {clean(host_device[0], 200)}", clean(", ".join(details)), copy=True)
+    return ConfigItem(
+        f"gpu {facts.index} · {clean(host_device[0], 200)}", clean(", ".join(details)), copy=True
+    )
 
 
-def _flat(nested: Mapping[str, Any]) -> Iterable[Item]:
+def _flat(nested: Mapping[str, Any]) -> Iterable[ConfigItem]:
     for name, value in flattened(json_tree(nested)).items():
         if name not in ("kind", "step"):
-            yield Item(name, value if isinstance(value, str) else json.dumps(value))
+            yield ConfigItem(name, value if isinstance(value, str) else json.dumps(value))
 
 
-def _notices(events: Iterable[Event]) -> Iterable[Item]:
+def _notices(events: Iterable[Event]) -> Iterable[ConfigItem]:
     notices = dict.fromkeys(
         (clean(event.fields.get("host", ""), 200), clean(event.fields.get("text", ""))) for event in events
     )
-    return (Item(host or "host", text) for host, text in notices)
+    return (ConfigItem(host or "host", text) for host, text in notices)
 
 
 def _newest(events: list[Event] | None) -> dict[str, Any]:

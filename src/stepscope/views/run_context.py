@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
+from stepscope.views.overview.run_verdict import findings_of, shown_findings
 from stepscope.views.runs.run_rows import FigureCache
 from stepscope.views.steps.step_values import step_seconds
 
 if TYPE_CHECKING:
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
     from stepscope.schema.record import Event
@@ -41,6 +43,17 @@ class RunContext:
     def figures(self) -> RunFigures:
         """The figures that a list of runs shows."""
         return self._cache.of(self.run, self.now_ns)
+
+    @functools.cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The results of all checks now."""
+        return self.run.diagnose()
+
+    @functools.cached_property
+    def findings(self) -> dict[str, dict[str, Any]]:
+        """The findings that are open and not muted, by their ids."""
+        findings = shown_findings(findings_of(self.run, self.diagnosis), self.marks.muted(self.run.id))
+        return {str(finding.get("id")): finding for finding in findings}
 
     @functools.cached_property
     def summaries(self) -> SeriesSummaries:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.number_format import nonfinite
+from stepscope.number_format import NonFinite, nonfinite
 from stepscope.schema.run import LIVE
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.json_values import bucket_levels, finite, finites
@@ -67,7 +67,7 @@ class RunFigures:
     loss_key: str | None
     loss_last: float | None
     loss_best: float | None
-    loss_nonfinite: str | None
+    loss_nonfinite: NonFinite | None
     """NaN, ∞ or -∞ if the last loss is that; None if it is a number."""
     nonfinite_losses: int
     data_wait_ratio: float | None
@@ -130,7 +130,7 @@ def _last_step(summaries: SeriesSummaries, *keys: str | None) -> int | None:
     return max((step for step in steps if step is not None), default=None)
 
 
-def _nonfinite(series: SeriesSummary) -> str | None:
+def _nonfinite(series: SeriesSummary) -> NonFinite | None:
     """Returns the text of the last value if it is not finite; the store has None for NaN."""
     last = math.nan if series.last is None else series.last
     return None if math.isfinite(last) or not series.points else nonfinite(last)

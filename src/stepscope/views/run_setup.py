@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.reading import PARAMS, merged_params
+from stepscope.schema.total_steps import CONFIG, TOTAL_STEPS, total_steps_of
 from stepscope.views.json_values import as_mapping, clean, json_tree, scalar
 
 if TYPE_CHECKING:
@@ -16,16 +17,8 @@ if TYPE_CHECKING:
     from stepscope.schema.run import Process
     from stepscope.views.json_values import Scalar
 
-CONFIG = "config"
-"""The fact, and the kind of event, with a configuration: `monitor.event("config", batch_size=64)`."""
-
 LOADER = "loader"
 """The kind of event that describes a data loader."""
-
-TOTAL_STEPS = "total_steps"
-"""The fact, event or configuration entry with the number of steps a run will do."""
-
-TOTAL_NAMES = (TOTAL_STEPS, "max_steps", "num_training_steps", "train_steps")
 
 MAX_ENTRIES = 500
 MAX_DEPTH = 8
@@ -67,7 +60,6 @@ def setup_of(run: Run) -> Setup:
     process = first_process(run)
     facts = process.facts if process is not None else {}
     config = dict(as_mapping(facts.get(CONFIG)))
-    total_steps = _count(facts.get(TOTAL_STEPS))
     loader: dict[str, Any] = {}
     events = run.events((CONFIG, LOADER, TOTAL_STEPS, PARAMS))
     for event in events:
@@ -78,15 +70,12 @@ def setup_of(run: Run) -> Setup:
             config.update(fields)
         elif event.kind == LOADER:
             loader = loader if event.by_user else fields
-        elif event.kind == TOTAL_STEPS and _count(facts.get(TOTAL_STEPS)) is None:
-            total_steps = _count(fields.get(TOTAL_STEPS, fields.get("value"))) or total_steps
     params = (event for event in events if event.kind == PARAMS and not event.by_user)
     config.update(merged_params(params, run.segments))
     if loader:
         config.setdefault(LOADER, loader)
     nested: dict[str, Any] = json_tree(config)
-    flat = flattened(nested)
-    return Setup(nested, flat, _total_of(flat) if total_steps is None else total_steps)
+    return Setup(nested, flattened(nested), total_steps_of(facts, events))
 
 
 def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
@@ -97,20 +86,6 @@ def flattened(nested: Mapping[str, Any]) -> dict[str, Scalar]:
             break
         flat[name] = value
     return flat
-
-
-def _total_of(config: Mapping[str, Scalar]) -> int | None:
-    for total_name in TOTAL_NAMES:
-        for name, value in config.items():
-            if name.rpartition(".")[2] == total_name and (count := _count(value)) is not None:
-                return count
-    return None
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 0 < value < 2**53 else None
 
 
 def _leaves(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Scalar]]:

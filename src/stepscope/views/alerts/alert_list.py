@@ -11,6 +11,7 @@ from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import Rule
 from stepscope.alerts.rule_list import (
     ListedRule,
+    Origin,
     list_rules,
     rules_of_recorded_settings,
     rules_of_trainings,
@@ -18,8 +19,9 @@ from stepscope.alerts.rule_list import (
 )
 from stepscope.alerts.silences import Silences
 from stepscope.config.find import settings_for
-from stepscope.config.plain import recorded_alerts
+from stepscope.config.sections import recorded_alerts
 from stepscope.errors import StepscopeError
+from stepscope.schema.alert import Severity  # noqa: TC001 - the schema of the API reads it
 from stepscope.schema.run import LIVE, deciding_process
 from stepscope.views.alerts.alert_rows import AlertRow, alert_rows
 from stepscope.views.json_values import clean
@@ -39,25 +41,28 @@ MAX_PAST = 500
 
 @dataclass(frozen=True)
 class RuleRow:
-    """A rule, enabled or not."""
+    """An alert rule, enabled or not."""
 
     name: str
-    severity: str
+    severity: Severity
     condition: str
     message: str
     enabled: bool
     is_default: bool
     """Whether it is an unchanged default rule."""
     advice: str
-    origin: str
-    """usual, configuration, page or training."""
-    replaces: str | None
+    origin: Origin
+    """Where it comes from."""
+    replaces: Origin | None
     """The origin of the rule of the same name that it overrides."""
     run: str
     """The runs it applies to; empty for all runs."""
     project: str
+    """The projects it applies to; empty for all."""
     for_: str
+    """How long the condition must hold before the alert fires."""
     clear: str
+    """The condition that ends the alert; empty if it ends with its condition."""
     cooldown: str
     remind: str
     channels: tuple[str, ...] | None

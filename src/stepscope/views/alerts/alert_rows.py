@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepscope.schema.alert import Severity  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.json_values import clean, finite, finites
 
 if TYPE_CHECKING:
@@ -26,16 +27,17 @@ class ChannelDelivery:
 
 @dataclass(frozen=True)
 class AlertRow:
-    """One alert."""
+    """An alert, firing or past."""
 
     id: int
     run_id: str
     run: str
     rule: str
-    severity: str
+    severity: Severity
     message: str
     fired: float
     resolved: float | None
+    """When it was resolved; None while it fires."""
     step: int | None
     rank: int | None
     device: str
@@ -43,10 +45,14 @@ class AlertRow:
     threshold: float | None
     key: str
     quantity: str
+    """The expression that gave the value; empty for the metric itself."""
     recent: tuple[float | None, ...]
+    """The last points of the metric before it fired, oldest first."""
     advice: str
+    """What to do about it."""
     acknowledged: bool
     told: tuple[ChannelDelivery, ...]
+    """The channels that notified people."""
 
 
 def alert_rows(run: Run, marks: Marks, acknowledged: Collection[int] = ()) -> list[AlertRow]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.conditions.evaluation import evaluate
 from stepscope.alerts.conditions.expression import parse, unknown_metrics
-from stepscope.alerts.conditions.history import LIMIT_POINTS, History
-from stepscope.alerts.conditions.tokens import ConditionError
+from stepscope.alerts.conditions.run_history import LIMIT_POINTS, History
 from stepscope.alerts.conditions.tree import Baseline
+from stepscope.schema.notation import NotationError
 from stepscope.schema.run import LIVE
 from stepscope.schema.series import Selection
 from stepscope.views.json_values import clean, finite
@@ -76,8 +76,8 @@ def check_rule(
     """Parses a condition, and evaluates it in a run if one is given."""
     try:
         expression = parse(condition)
-    except ConditionError as error:
-        fault = Fault(clean(error.complaint), error.begin, error.end)
+    except NotationError as error:
+        fault = Fault(clean(error.message), error.begin, error.end)
         return RuleCheck(ok=False, fault=fault, written="", keys=(), doubts=(), now=None)
     keys = tuple(clean(key, 300) for key in expression.keys)
     if reader is None or run is None:

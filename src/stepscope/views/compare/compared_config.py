@@ -15,8 +15,8 @@ MAX_LINES = 1_000
 
 
 @dataclass(frozen=True)
-class ConfigLine:
-    """One entry with its value in each run; None for a run without it."""
+class ConfigDifference:
+    """A configuration entry with its value in each run; None for a run without it."""
 
     key: str
     values: tuple[str | None, ...]
@@ -25,14 +25,14 @@ class ConfigLine:
     """Whether runs have values of different types, such as 1 and "1"."""
 
 
-def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigLine, ...]:
+def config_lines(configs: Sequence[Mapping[str, Scalar]]) -> tuple[ConfigDifference, ...]:
     """Returns all entries of several configurations."""
     keys = dict.fromkeys(key for config in configs for key in config)
     lines = [_line(key, configs) for key in sorted(keys)]
     return tuple(sorted(lines, key=lambda line: line.same))[:MAX_LINES]
 
 
-def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:
+def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigDifference:
     kinds = {kind_of(config[key]) for config in configs if key in config and config[key] is not None}
     is_everywhere = all(key in config for config in configs)
     # 1 and 1.0 are the same value, 1 and "1" are not.
@@ -43,7 +43,7 @@ def _line(key: str, configs: Sequence[Mapping[str, Scalar]]) -> ConfigLine:
     # Text is quoted if another run has a number: both would look the same.
     write = quoted if len(kinds) > 1 else shown
     values = tuple(write(config[key]) if key in config else None for config in configs)
-    return ConfigLine(key, values, same, len(kinds) > 1)
+    return ConfigDifference(key, values, same, len(kinds) > 1)
 
 
 def kind_of(value: Scalar) -> str:

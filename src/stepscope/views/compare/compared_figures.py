@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from stepscope.analysis.regression import BLOCKS, MEDIAN_TO_MEAN, MIN_BLOCK, MIN_BLOCKS
 from stepscope.analysis.robust import block_edges, block_medians, spread
 from stepscope.views.formatting import comparison, is_many_times, quantity, signed_percent
 from stepscope.views.json_values import finite
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 Better = Literal["less", "more", "none"]
 PRESETS = ("all", "performance", "quality")
 
-BLOCKS, MIN_BLOCK = 20, 10
-"""Steps are compared in blocks: neighbouring steps are correlated, so single steps seem more certain."""
-
-MIN_BLOCKS = 4
 MIN_STANDARD_ERRORS = 3.0
 """Medians that differ by this many standard errors are significantly different."""
 
@@ -44,7 +41,7 @@ LAST_SHARE = 0.1
 """The last share of the losses, whose median is the final loss."""
 
 
-FINAL_LOSS = "Loss, median of the last 10 %"
+FINAL_LOSS = "Loss, median of the last 10%"
 UNKNOWN = "–"
 SPEEDS = {"seconds": ("slower", "faster"), "/s": ("faster", "slower")}
 """The words for more and less of a unit of speed."""
@@ -65,7 +62,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class FigureRow:
+class Figure:
     """One figure of all runs."""
 
     name: str
@@ -84,9 +81,9 @@ class _Measurement:
     """NaN, ∞ or -∞ if the figure is not finite."""
 
 
-def figure_rows(compared_runs: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[FigureRow, ...]:
+def figure_rows(compared_runs: Sequence[ComparedRun], baseline: int, preset: str) -> tuple[Figure, ...]:
     """Returns the figures of a preset that at least one run has."""
-    rows: list[FigureRow] = []
+    rows: list[Figure] = []
     contexts = [run.context for run in compared_runs]
     if preset != "quality":
         rows += [
@@ -122,8 +119,9 @@ def is_sure(blocks: Floats | None, other_blocks: Floats | None) -> bool | None:
         # significant.
         return True
     difference = abs(medians[0] - medians[1])
-    # The standard error of a median of normal values is 25% larger than that of their mean.
-    errors = [1.2533 * float(spread(values)) / math.sqrt(len(values)) for values in (blocks, other_blocks)]
+    errors = [
+        MEDIAN_TO_MEAN * float(spread(values)) / math.sqrt(len(values)) for values in (blocks, other_blocks)
+    ]
     min_difference = MIN_DIFFERENCE * abs(medians[1])
     return difference > max(MIN_STANDARD_ERRORS * math.hypot(*errors), min_difference)
 
@@ -135,7 +133,7 @@ def _row(
     unit: str,
     better: Better,
     measurements: Sequence[_Measurement],
-) -> FigureRow:
+) -> Figure:
     base = measurements[baseline]
     cells = []
     for index, (context, measurement) in enumerate(zip(contexts, measurements, strict=True)):
@@ -144,7 +142,7 @@ def _row(
         ratio = None if index == baseline else change(value, finite(base.value))
         sure = is_sure(measurement.blocks, base.blocks) if ratio is not None else None
         cells.append(Cell(context.run.id, value, text, ratio, change_text(ratio, better, sure, unit), sure))
-    return FigureRow(name, unit, better, tuple(cells))
+    return Figure(name, unit, better, tuple(cells))
 
 
 def change(value: float | None, base: float | None) -> float | None:
@@ -215,7 +213,7 @@ _PERFORMANCE: tuple[tuple[str, str, Better, Callable[[ComparedRun], _Measurement
 )
 
 
-def _phase_rows(compared_runs: Sequence[ComparedRun], baseline: int) -> Iterator[FigureRow]:
+def _phase_rows(compared_runs: Sequence[ComparedRun], baseline: int) -> Iterator[Figure]:
     contexts = [compared_run.context for compared_run in compared_runs]
     phases_by_run = [
         {share.phase: share for share in phases_of(compared_run.context.run, compared_run.summaries)}
@@ -228,7 +226,7 @@ def _phase_rows(compared_runs: Sequence[ComparedRun], baseline: int) -> Iterator
         yield _row(contexts, baseline, f"Phase {name}, mean", "seconds", "less", measurements)
 
 
-def _quality_rows(contexts: Sequence[RunContext], baseline: int) -> Iterator[FigureRow]:
+def _quality_rows(contexts: Sequence[RunContext], baseline: int) -> Iterator[Figure]:
     final_losses = [_final_loss(context) for context in contexts]
     yield _row(contexts, baseline, FINAL_LOSS, "", "less", final_losses)
     last = [

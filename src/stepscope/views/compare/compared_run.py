@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.change_points import warm_up_length
+from stepscope.analysis.change_points import MAX_WARM_UP_STEPS, warm_up_length
 from stepscope.views.metrics.series_summaries import SeriesSummaries
-from stepscope.views.steps.step_values import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-WARM_UP_PART = 5
-"""The warm-up is searched in the first fifth of a run, and is at most half of that: a faster second half is
-not the end of a warm-up."""
-
-MAX_WARM_UP_STEPS = 20_000
 MAX_RANKS = 4
 """Maximum number of ranks whose warm-up is read; the other ranks do the same steps."""
 
@@ -43,8 +37,7 @@ class ComparedRun:
         first = self.context.first_rank_seconds
         if first is None or self._with_warm_up:
             return 0
-        first_values = first.values[: min(len(first) // WARM_UP_PART, MAX_WARM_UP_STEPS)]
-        return max(warm_up(len(first)), warm_up_length(first_values))
+        return warm_up_length(first.values)
 
     @property
     def seconds(self) -> Floats:

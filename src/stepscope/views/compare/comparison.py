@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.views.compare.compared_config import ConfigLine, config_lines, kind_of, quoted, shown
+from stepscope.views.compare.compared_config import ConfigDifference, config_lines, kind_of, quoted, shown
 from stepscope.views.compare.compared_figures import (
     PRESETS,
     UNKNOWN,
-    FigureRow,
+    Better,
+    Cell,
+    Figure,
     change,
     change_text,
     figure_rows,
@@ -22,18 +25,16 @@ from stepscope.views.compare.compared_figures import (
 from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.formatting import quantity
 from stepscope.views.run_context import RunContext
+from stepscope.views.runs.axes import AxisChoice, Segment, SharedAxes
 from stepscope.views.runs.marks import NoMarks
-from stepscope.views.runs.run_rows import FigureCache, run_row
+from stepscope.views.runs.run_rows import FigureCache, RunRow, run_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
-    from stepscope.views.compare.compared_figures import Better, Cell
     from stepscope.views.json_values import Scalar
     from stepscope.views.runs.marks import Marks
-    from stepscope.views.runs.run_rows import RunRow
 
 MAX_RUNS = 50
 
@@ -48,13 +49,17 @@ class Comparison:
     """The keys that all runs logged."""
     warm_up_steps: tuple[int, ...]
     """How many first steps of each run the figures leave out."""
-    figures: tuple[FigureRow, ...]
+    figures: tuple[Figure, ...]
     groups: tuple[Group, ...]
     """Empty unless `group_by` names an entry."""
-    group_figures: tuple[GroupRow, ...]
-    config: tuple[ConfigLine, ...]
+    group_figures: tuple[GroupFigure, ...]
+    config: tuple[ConfigDifference, ...]
     """Entries that differ come first."""
     verdicts: tuple[Verdict, ...]
+    segments: tuple[tuple[Segment, ...], ...]
+    """The segments of each run."""
+    axes: tuple[AxisChoice, ...]
+    """The x axes that charts of all runs can have."""
 
 
 def compare(  # noqa: PLR0913 - a comparison has many options
@@ -67,11 +72,12 @@ def compare(  # noqa: PLR0913 - a comparison has many options
     marks: Marks | None = None,
     now_ns: int | None = None,
     cache: FigureCache | None = None,
+    axes: SharedAxes | None = None,
 ) -> Comparison:
     """Compares runs with a baseline, given by id; by default the first run.
 
     `group_by` is a configuration entry; runs with the same value form a group. Steps of the warm-up are left
-    out unless `with_warm_up` is set.
+    out unless `with_warm_up` is set. `axes` is what charts of the runs need.
     """
     if not 0 < len(runs) <= MAX_RUNS:
         raise StepscopeError(f"Cannot compare {len(runs)} runs; choose 1 to {MAX_RUNS}.")
@@ -82,7 +88,7 @@ def compare(  # noqa: PLR0913 - a comparison has many options
         raise NotFound(f"The baseline {base!r} is not one of the compared runs.")
     marks = marks or NoMarks()
     now_ns = time.time_ns() if now_ns is None else now_ns
-    cache = cache or FigureCache()
+    cache, axes = cache or FigureCache(), axes or SharedAxes()
     cache.begin_list()
     contexts = [RunContext(run, marks, now_ns, cache) for run in runs]
     rows = tuple(run_row(run, marks, now_ns, cache) for run in runs)
@@ -99,6 +105,8 @@ def compare(  # noqa: PLR0913 - a comparison has many options
         group_figures=group_rows(figures, groups, base) if groups else (),
         config=config_lines([row.config for row in rows]),
         verdicts=tuple(row.verdict for row in rows),
+        segments=axes.segments,
+        axes=axes.axes,
     )
 
 
@@ -111,7 +119,7 @@ def _in_common(contexts: Sequence[RunContext]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs with the same value of an entry."""
+    """Runs with the same value of the grouping entry."""
 
     value: str | None
     """None if they do not have the entry."""
@@ -120,7 +128,7 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupCell:
-    """A figure of a group of runs; each run counts once."""
+    """The mean of a figure over the runs of a group, and its change relative to the baseline's group."""
 
     runs: int
     """How many of the runs have the figure."""
@@ -136,7 +144,7 @@ class GroupCell:
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class GroupFigure:
     """One figure of all groups."""
 
     name: str
@@ -167,13 +175,13 @@ def groups_of(rows: Sequence[RunRow], key: str) -> tuple[Group, ...]:
     )
 
 
-def group_rows(figures: Sequence[FigureRow], groups: Sequence[Group], baseline: str) -> tuple[GroupRow, ...]:
+def group_rows(figures: Sequence[Figure], groups: Sequence[Group], baseline: str) -> tuple[GroupFigure, ...]:
     """Returns the figures of groups, relative to the group of the baseline."""
     base = next(index for index, group in enumerate(groups) if baseline in group.runs)
     return tuple(_group_row(figure, groups, base) for figure in figures)
 
 
-def _group_row(figure: FigureRow, groups: Sequence[Group], base: int) -> GroupRow:
+def _group_row(figure: Figure, groups: Sequence[Group], base: int) -> GroupFigure:
     by_run = {cell.run: cell for cell in figure.cells}
     values_by_group = [
         np.array([value for run in group.runs if (value := by_run[run].value) is not None])
@@ -196,7 +204,7 @@ def _group_row(figure: FigureRow, groups: Sequence[Group], base: int) -> GroupRo
         )
         delta_text = change_text(ratio, figure.better, sure, figure.unit)
         cells.append(GroupCell(len(values), mean, text, low, high, ratio, delta_text, sure))
-    return GroupRow(figure.name, figure.unit, figure.better, tuple(cells))
+    return GroupFigure(figure.name, figure.unit, figure.better, tuple(cells))
 
 
 def _nonfinite(cells: Iterable[Cell]) -> str | None:

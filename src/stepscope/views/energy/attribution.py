@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 from stepscope.devices.gpu import GpuFacts
-from stepscope.devices.visible import visible_gpus
+from stepscope.devices.gpu_driver import visible_gpus
 from stepscope.views.energy.metering import from_rate
 
 if TYPE_CHECKING:

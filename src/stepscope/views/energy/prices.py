@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config import document
-from stepscope.config.shape import dotted
+from stepscope.config.reference import dotted
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stepscope.config.document import Document
+    from stepscope.config.reference import Key
     from stepscope.config.sections import Energy
-    from stepscope.config.shape import Key
 
 PRICES = Path(__file__).with_name("prices.yaml")
 CARBON = Path(__file__).with_name("carbon.yaml")

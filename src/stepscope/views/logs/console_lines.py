@@ -10,13 +10,10 @@ import numpy as np
 
 from stepscope.views.json_values import as_list, clean
 from stepscope.views.logs.log_files import ConsoleLine, log_lines
-from stepscope.views.metrics.series_summaries import SeriesSummaries
 from stepscope.views.run_setup import first_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numpy.typing import NDArray
 
     from stepscope.reading import Run
     from stepscope.schema.record import Event
@@ -42,28 +39,50 @@ class HowTo:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a run failed, as far as it is known."""
+
+    reason: str
+    """One line: the exception, the exit code, or what happened to the process."""
+    exception: str | None
+    """The exception's type; None if there was no exception."""
+    message: str
+    traceback: str | None
+    hint: str | None
+    """Why there is no traceback, and how to record it the next time; None if there is one."""
+
+
+@dataclass(frozen=True)
 class Console:
-    """The requested last lines, and how many there are in all."""
+    """The last lines a run printed that were asked for, and how many there are in all."""
 
     lines: tuple[ConsoleLine, ...]
     total: int
     captured: bool
     why_not: str | None
     how: tuple[HowTo, ...]
-    """How to capture the output of the next run, if it was not captured."""
+    """How to record the output of the next run, if it was not captured."""
     file: str | None
+    """The log file that was read; None for a captured console."""
+    failure: Failure | None
+    """Why the run failed; None if it did not."""
 
 
-def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
-    """Returns the newest lines that contain a text, oldest first; of the console, otherwise of log files."""
+def console_of(run: Run, search: str = "", limit: int = 500, *, failure: Failure | None = None) -> Console:
+    """Returns the newest lines that contain a text, oldest first; of the console, otherwise of log files.
+
+    `failure` is shown with the lines; `failure_of` finds it.
+    """
     lines = _captured(run)
     file = None
     if not lines:
         lines, file = log_lines(run)
     if not lines and was_launched(run):
-        return Console((), 0, captured=True, why_not=PRINTED_NOTHING, how=(), file=None)
+        return Console((), 0, captured=True, why_not=PRINTED_NOTHING, how=(), file=None, failure=failure)
     if not lines:
-        return Console((), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None)
+        return Console(
+            (), 0, captured=False, why_not=NOT_CAPTURED, how=_ways(run), file=None, failure=failure
+        )
     search_text = search.casefold()
     matches = [
         (index, line) for index, line in enumerate(lines[-MAX_LINES:]) if search_text in line.text.casefold()
@@ -74,7 +93,7 @@ def console_of(run: Run, search: str = "", limit: int = 500) -> Console:
         replace(line, number=index + 1, step=step if line.step is None else line.step)
         for (index, line), step in zip(shown, steps, strict=True)
     )
-    return Console(numbered, len(matches), captured=True, why_not=None, how=(), file=file)
+    return Console(numbered, len(matches), captured=True, why_not=None, how=(), file=file, failure=failure)
 
 
 def was_launched(run: Run) -> bool:
@@ -141,22 +160,9 @@ def _line(text: str, event: Event) -> ConsoleLine:
 
 
 def _steps_at(run: Run, times: list[float | None]) -> list[int | None]:
-    """Returns the step in progress at each time, with the precision of 512 buckets."""
-    key = SeriesSummaries(run.summaries()).step_key() if any(time is not None for time in times) else None
-    if key is None:
+    """Returns the step in progress at each time; None where no time is known, or no step was logged."""
+    known = [time for time in times if time is not None]
+    if not known or not run.step_clock.has_steps:
         return [None] * len(times)
-    buckets = run.buckets(key, 512, device="", axis="step")
-    if not len(buckets):
-        return [None] * len(times)
-    order = np.argsort(buckets.times, kind="stable")
-    ends: NDArray[np.float64] = buckets.times[order]
-    steps = (buckets.starts + buckets.width - 1)[order]
-    last = int(buckets.starts[order][-1])
-    steps_at_times: list[int | None] = []
-    for time in times:
-        if time is None:
-            steps_at_times.append(None)
-        else:
-            index = int(np.searchsorted(ends, time))
-            steps_at_times.append(min(int(steps[index]), last) if index < len(steps) else last)
-    return steps_at_times
+    steps = iter(run.step_clock.steps_at((np.array(known) * 1e9).astype(np.int64)).tolist())
+    return [None if time is None else next(steps) for time in times]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.schema.run import FAILED
 from stepscope.views.json_values import as_mapping, clean
-from stepscope.views.logs.console_lines import console_of
+from stepscope.views.logs.console_lines import Failure, console_of
 from stepscope.views.logs.log_files import trace_lines
 from stepscope.views.logs.traceback_text import raised_in, traceback_in
 
 if TYPE_CHECKING:
     from stepscope.reading import Run
 
-WENT_WRONG = frozenset({"failed", "crashed"})
 
 MAX_SEARCHED = 1_000
 """Maximum number of lines in which a traceback is searched."""
@@ -38,23 +37,9 @@ _RANK = re.compile(r"rank (\d+): ")
 """The prefix of a reason that is of one of several ranks."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a run failed, as far as it is known."""
-
-    reason: str
-    """One line: the exception, the exit code, or what happened to the process."""
-    exception: str | None
-    """The exception's type; None if there was no exception."""
-    message: str
-    traceback: str | None
-    hint: str | None
-    """How to record the traceback the next time; None if there is one."""
-
-
 def failure_of(run: Run) -> Failure | None:
     """Returns why a run failed, with the traceback from its output; None if it did not fail."""
-    if run.status not in WENT_WRONG:
+    if run.status not in FAILED:
         return None
     reason = clean(run.reason, MAX_REASON) or NO_REASON
     texts = [line.text for line in console_of(run, limit=MAX_SEARCHED).lines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.devices.visible import visible_gpus
+from stepscope.devices.gpu_driver import visible_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.schema.series import Axis  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.json_values import finite
 from stepscope.views.machine.gpu_names import label_of
@@ -15,13 +16,12 @@ if TYPE_CHECKING:
 
     from stepscope.devices.gpu import GpuFacts
     from stepscope.reading import Run
-    from stepscope.schema.series import Axis
     from stepscope.store.base import SeriesSummary
     from stepscope.views.metrics.series_summaries import HostDevice
 
 
 @dataclass(frozen=True)
-class KeyPlace:
+class Place:
     """Where a key was logged or sampled."""
 
     rank: int | None
@@ -32,7 +32,7 @@ class KeyPlace:
 
 
 @dataclass(frozen=True)
-class CatalogueKey:
+class KeyRow:
     """A key of a run."""
 
     key: str
@@ -43,17 +43,19 @@ class CatalogueKey:
     points: int
     last: float | None
     nonfinite: int
+    """The number of points that are NaN or infinite."""
     percent: bool
     """Whether it is a share of a whole, which is drawn from 0 to 100%."""
     no_smoothing: bool
-    places: tuple[KeyPlace, ...]
+    """Whether smoothing would hide what it shows."""
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Catalogue:
     """All keys of a run: logged keys before sampled keys, each by name."""
 
-    keys: tuple[CatalogueKey, ...]
+    keys: tuple[KeyRow, ...]
 
 
 def catalogue_of(run: Run) -> Catalogue:
@@ -74,14 +76,14 @@ def is_share(key: str, maximum: float | None) -> bool:
 
 def _catalogue_key(
     key: str, axis: Axis, series: Sequence[SeriesSummary], facts: Mapping[HostDevice, GpuFacts]
-) -> CatalogueKey:
+) -> KeyRow:
     newest = max(series, key=lambda summary: summary.last_ns)
     maximum = max((summary.maximum for summary in series if summary.maximum is not None), default=None)
     hosts = len({summary.source.host for summary in series})
     places = dict.fromkeys(
         (summary.source.rank, summary.source.host, summary.source.device) for summary in series
     )
-    return CatalogueKey(
+    return KeyRow(
         key=key,
         group=group_of(key),
         unit=unit_of(key),
@@ -93,7 +95,7 @@ def _catalogue_key(
         percent=is_share(key, maximum),
         no_smoothing=is_never_smoothed(key),
         places=tuple(
-            KeyPlace(rank, host, device, _device_name((host, device), facts, hosts > 1))
+            Place(rank, host, device, _device_name((host, device), facts, hosts > 1))
             for rank, host, device in places
         ),
     )

@@ -9,11 +9,12 @@ import numpy as np
 
 from stepscope.analysis.robust import spread
 from stepscope.number_format import number
+from stepscope.schema.run import FAILED, Status
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.formatting import duration, quantity
 from stepscope.views.json_values import finite
-from stepscope.views.logs.console_lines import console_of
-from stepscope.views.logs.run_failure import MAX_SEARCHED, WENT_WRONG, failure_of
+from stepscope.views.logs.console_lines import Failure, console_of
+from stepscope.views.logs.run_failure import MAX_SEARCHED, failure_of
 from stepscope.views.machine.gpu_names import label_of
 from stepscope.views.metrics.catalogue import is_share
 from stepscope.views.metrics.metric_meaning import unit_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.store.base import SeriesSummary
     from stepscope.views.energy.energy import EnergyReport
-    from stepscope.views.logs.run_failure import Failure
     from stepscope.views.run_context import RunContext
 
     Floats = NDArray[np.float64]
@@ -57,13 +57,13 @@ _IGNORED_KEYS = ("_total", "epoch", "stepscope/", "sampled_ratio", "learning_rat
 class Ended:
     """How a run ended."""
 
-    status: str
+    status: Status
     text: str
     last_step: int | None
     failure: Failure | None
     """Why the run failed; None if it ended normally."""
     last_loss: str | None
-    """The last loss as text: a number, NaN, ∞ or -∞."""
+    """The newest loss as text: a number, NaN, ∞ or -∞."""
     log_lines: tuple[str, ...]
     duration_s: float
     energy_kwh: float | None
@@ -80,12 +80,12 @@ def ended_of(context: RunContext, settings: Energy) -> Ended | None:
         return None
     duration_s = run_seconds(run, context.now_ns)
     step = context.figures.step
-    went_wrong = run.status in WENT_WRONG
+    went_wrong = run.status in FAILED
     energy = energy_of(run, settings, context.now_ns)
     failure = failure_of(run)
     at = "" if step is None else f" at step {step:,}"
     return Ended(
-        status=run.status,
+        status=run.info.status,
         text=f"{run.status.capitalize()} after {duration(duration_s)}{at}.",
         last_step=step,
         failure=failure,

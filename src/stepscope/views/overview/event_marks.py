@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.alerts.defaults import THROTTLE_REASONS
-from stepscope.schema.keys import CHECKS_EVENT, phase_key
+from stepscope.schema.keys import ANOTHER_TRAINING_EVENT, CHECKS_EVENT, phase_key
 from stepscope.views.formatting import duration
 from stepscope.views.json_values import clean
 from stepscope.views.machine.gpu_names import label_of
@@ -33,8 +33,8 @@ SETUP_KINDS = {"config", "total_steps"}
 """Kinds of events with which a training script describes its set-up."""
 
 NOT_MARKED = {
-    "alert_condition", "alert_rule", "census", CHECKS_EVENT, "config", "console", "device", "failure",
-    "loader", "notice", "params", "text", "total_steps",
+    "alert_condition", "alert_rule", ANOTHER_TRAINING_EVENT, "census", CHECKS_EVENT, "config", "console",
+    "device", "failure", "loader", "notice", "params", "text", "total_steps",
 }  # fmt: skip
 """Kinds of events that are not shown as marks."""
 
@@ -43,7 +43,7 @@ PHASE_MARKS = {"checkpoint": "checkpoint", "eval": "evaluation"}
 
 @dataclass(frozen=True)
 class EventMark:
-    """A moment or a time span in a run."""
+    """An event on the time line of a run: a moment or a time span."""
 
     kind: str
     time: float

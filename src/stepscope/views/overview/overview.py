@@ -5,43 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
 from stepscope.config.sections import Energy
-from stepscope.views.alerts.alert_rows import alert_rows
-from stepscope.views.overview.charts import key_charts, system_charts
-from stepscope.views.overview.ended import ended_of
-from stepscope.views.overview.event_marks import event_marks
-from stepscope.views.overview.missing import missing_of
-from stepscope.views.overview.run_environment import environment_of
+from stepscope.views.alerts.alert_rows import AlertRow, alert_rows
+from stepscope.views.overview.charts import ChartSpec, key_charts, system_charts
+from stepscope.views.overview.ended import Ended, ended_of
+from stepscope.views.overview.event_marks import EventMark, event_marks
+from stepscope.views.overview.missing import Missing, missing_of
+from stepscope.views.overview.run_environment import Labelled, environment_of
 from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.overview.tile import Tile  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.overview.tile_gpu import gpu_tile
 from stepscope.views.overview.tile_memory import memory_tile
 from stepscope.views.overview.tile_steps import step_time_tile, throughput_tile
-from stepscope.views.overview.wall_time import wall_time_of
+from stepscope.views.overview.wall_time import WallTime, wall_time_of
 from stepscope.views.run_context import RunContext
-from stepscope.views.runs.run_rows import eta_s
-from stepscope.views.steps.phase_breakdown import phases_of
+from stepscope.views.steps.phase_breakdown import PhaseShare, phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run
-    from stepscope.views.alerts.alert_rows import AlertRow
-    from stepscope.views.overview.charts import ChartSpec
-    from stepscope.views.overview.ended import Ended
-    from stepscope.views.overview.event_marks import EventMark
-    from stepscope.views.overview.missing import Missing
-    from stepscope.views.overview.run_environment import Fact
-    from stepscope.views.overview.tile import Tile
-    from stepscope.views.overview.wall_time import WallTime
     from stepscope.views.runs.marks import Marks
     from stepscope.views.runs.run_rows import FigureCache
-    from stepscope.views.steps.phase_breakdown import PhaseShare
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The contents of a run's overview page."""
+    """One run at a glance: the contents of its overview page."""
 
     verdict: Verdict
     tiles: tuple[Tile, ...]
@@ -54,7 +45,7 @@ class Overview:
     event_counts: dict[str, int]
     """The number of all events, by kind."""
     alerts: tuple[AlertRow, ...]
-    environment: tuple[Fact, ...]
+    environment: tuple[Labelled, ...]
     ended: Ended | None
     waiting_s: float | None
     """How long a live run has been running without a logged step; None otherwise."""
@@ -79,12 +70,12 @@ def overview_of(
     alerts = alert_rows(run, marks, acknowledged)
     marked = event_marks(context, alerts)
     return Overview(
-        verdict=verdict_for(run, marks.muted(run.id), context.figures, run.diagnose()),
+        verdict=verdict_for(run, marks.muted(run.id), context.figures, context.diagnosis),
         tiles=(
             throughput_tile(context),
             step_time_tile(context),
             gpu_tile(context),
-            memory_tile(context, eta_s(context.figures)),
+            memory_tile(context),
         ),
         phases=phases_of(run, context.summaries),
         wall_time=wall_time_of(run, context.summaries, now_ns),

@@ -21,14 +21,14 @@ MAX_HOSTS = 4
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One line of the card."""
+class Labelled:
+    """A fact with its name: one line of the card."""
 
     label: str
     value: str
 
 
-def environment_of(context: RunContext) -> tuple[Fact, ...]:
+def environment_of(context: RunContext) -> tuple[Labelled, ...]:
     """Returns the lines that are known, the most important first."""
     process = first_process(context.run)
     facts = process.facts if process is not None else {}
@@ -39,7 +39,7 @@ def environment_of(context: RunContext) -> tuple[Fact, ...]:
         *_training(context),
         *_code(facts),
     ]
-    return tuple(Fact(label, clean(value, 400)) for label, value in lines if value)
+    return tuple(Labelled(label, clean(value, 400)) for label, value in lines if value)
 
 
 def _gpus(context: RunContext) -> Iterator[tuple[str, str]]:

@@ -5,24 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.analysis.large_shares import LargeShare
-from stepscope.analysis.verdict import Checks, RunState, Verdict, verdict_of
+from stepscope.analysis.large_shares import waiting_share
+from stepscope.analysis.verdict import NONFINITE, Checks, RunState, Verdict, verdict_of
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.schema.run import LIVE
-from stepscope.views.formatting import percent
 from stepscope.views.json_values import clean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from stepscope.analysis.diagnose import Diagnosis
+    from stepscope.analysis.large_shares import LargeShare
     from stepscope.reading import Run
     from stepscope.views.run_figures import RunFigures
-
-MIN_WAIT_RATIO = 0.2
-"""Share of step time spent waiting for data from which it appears in the verdict."""
-
-NONFINITE = "num.nonfinite"
 
 
 def verdict_for(
@@ -39,9 +34,8 @@ def verdict_for(
     share = share or figures.large_share
     findings = shown_findings(findings_of(run, diagnosis), muted)
     checks = recorded_checks(run) if diagnosis is None else diagnosis.checks
-    if checks is None and share is None and (figures.data_wait_ratio or 0.0) >= MIN_WAIT_RATIO:
-        waits = figures.data_wait_ratio or 0.0
-        share = LargeShare(waits, f"{percent(waits)} of step time waits for data")
+    if checks is None:
+        share = share or waiting_share(figures.data_wait_ratio)
     verdict = verdict_of(findings, checks, state_of(run, figures, muted), share)
     return replace(
         verdict,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 State = Literal["ok", "warn", "bad", "none", "unknown"]
 """`none` is a known figure that is neither good nor bad."""
 TileId = Literal["throughput", "step_time", "gpu", "memory"]
+
+
+STATE_OF_SEVERITY: dict[str, State] = {"critical": "bad", "warning": "warn", "notice": "warn", "info": "ok"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure with its state and details."""
+    """One figure of the overview, with its state and details."""
 
     id: TileId
     title: str
@@ -41,6 +44,11 @@ class Tile:
 def unknown_tile(tile: TileId, title: str, why: str, detail: Sequence[str] = ()) -> Tile:
     """Returns a tile without a value, with the reason."""
     return Tile(tile, title, "–", tuple(detail), "unknown", why)
+
+
+def state_of_finding(finding: Mapping[str, Any]) -> State:
+    """Returns the state of a figure that a check has judged."""
+    return STATE_OF_SEVERITY.get(str(finding.get("severity")), "unknown")
 
 
 def worst_state(*states: State) -> State:

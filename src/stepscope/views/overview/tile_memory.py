@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.views.formatting import duration, percent, size
+from stepscope.analysis.verdict import rank_of
+from stepscope.views.formatting import percent, size
+from stepscope.views.json_values import clean
 from stepscope.views.machine.gpu_names import label_of
-from stepscope.views.machine.leaks import leaks_of
-from stepscope.views.overview.tile import Tile, unknown_tile, worst_state
+from stepscope.views.overview.tile import Tile, state_of_finding, unknown_tile, worst_state
 from stepscope.views.run_figures import SPARKS, spark_of
 
 if TYPE_CHECKING:
@@ -22,18 +23,14 @@ HOST_TOTAL, CGROUP_LIMIT = "memory/total_bytes", "memory/cgroup_limit_bytes"
 MIN_TIGHT_RATIO, MIN_FULL_RATIO = 0.92, 0.97
 """Used shares of the memory from which little, or almost none, is free."""
 
-MEMORY_OF = {
-    ALLOCATED: "tensor memory",
-    "process/uss_bytes": "process memory",
-    RESIDENT: "process memory",
-}
-"""How texts name the memory that is checked for leaks."""
+LEAKS = ("hostmem.leak", "mem.leak")
+"""The checks that judge whether memory grows without end."""
 
 MIN_UNUSED_RATIO = 0.2
 """A larger share of reserved memory without tensors is mentioned."""
 
 
-def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
+def memory_tile(context: RunContext) -> Tile:
     """Returns the memory of the fullest GPU; of the host where there is no GPU."""
     used = context.keep_own_gpus(context.summaries.max_by_device(USED))
     totals = context.keep_own_gpus(context.summaries.max_by_device(TOTAL))
@@ -43,14 +40,14 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
         if totals.get(host_device)
     }
     if not shares:
-        return _host_tile(context, remaining_s)
+        return _host_tile(context)
     fullest = max(shares, key=lambda host_device: shares[host_device])
     name = label_of(fullest, context.gpus, several_hosts=len({host for host, _ in shares}) > 1)
     detail = [f"peak of {name}"] if len(shares) > 1 else ["peak"]
     detail.append(f"{size(totals[fullest] - used[fullest])} left")
     detail += _unused_memory(context)
     state, state_text = _state(shares[fullest])
-    leak_state, leak = _leak(context, remaining_s)
+    leak_state, leak = _leak(context)
     return Tile(
         "memory",
         "GPU memory",
@@ -64,7 +61,7 @@ def memory_tile(context: RunContext, remaining_s: float | None) -> Tile:
     )
 
 
-def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
+def _host_tile(context: RunContext) -> Tile:
     """Returns the memory of the processes, compared with that of the host or its container."""
     resident = context.summaries.max_by_device(RESIDENT)
     key = RESIDENT if resident else HOST_USED
@@ -79,7 +76,7 @@ def _host_tile(context: RunContext, remaining_s: float | None) -> Tile:
     # Other programs use part of the host's memory.
     used = max(by_host[host], context.summaries.max_by_device(HOST_USED).get((host, ""), 0.0))
     limits = [(limit, taken) for limit, taken in ((total, used), (group, by_host[host])) if limit > 0]
-    leak_state, leak = _leak(context, remaining_s)
+    leak_state, leak = _leak(context)
     detail = ["peak of a process" if resident else "peak of the host"]
     state: State = "unknown"
     state_text, value = "no limit is known", size(by_host[host])
@@ -127,15 +124,10 @@ def _unused_memory(context: RunContext) -> list[str]:
     return [f"{size(unused)} reserved but unused"] if unused >= MIN_UNUSED_RATIO * largest.maximum else []
 
 
-def _leak(context: RunContext, remaining_s: float | None) -> tuple[State, list[str]]:
-    """Returns the state and text of the worst growing memory series; "ok" if none clearly grows."""
-    for verdict in leaks_of(context.run, remaining_s, context.now_ns):
-        growth = verdict.growth
-        if growth.per_hour is None or not growth.goes_on:
-            continue
-        memory = MEMORY_OF.get(verdict.key, "memory")
-        growth_text = f"{memory} grows by {size(growth.per_hour.value)} per hour"
-        if verdict.is_leak and verdict.seconds_to_limit is not None:
-            return "bad", [f"{growth_text}, full in {duration(verdict.seconds_to_limit)}"]
-        return ("warn" if verdict.is_leak is None else "ok"), [growth_text]
-    return "ok", []
+def _leak(context: RunContext) -> tuple[State, list[str]]:
+    """Returns the state and text of the worst leak that a check has found; "ok" if there is none."""
+    leaks = [context.findings[name] for name in LEAKS if name in context.findings]
+    if not leaks:
+        return "ok", []
+    worst = min(leaks, key=lambda finding: rank_of(str(finding.get("severity"))))
+    return state_of_finding(worst), [clean(worst.get("headline"), 300).removesuffix(".")]

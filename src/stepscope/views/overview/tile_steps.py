@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.change_points import warm_up_length
 from stepscope.number_format import number
 from stepscope.schema.keys import STEP_SECONDS
 from stepscope.steps.evidence.batch_contents import SAMPLES, TOKENS
 from stepscope.views.compare.compared_run import ComparedRun
 from stepscope.views.formatting import comparison, duration, is_many_times, rate
-from stepscope.views.json_values import finites
-from stepscope.views.overview.tile import Change, Tile, unknown_tile
+from stepscope.views.json_values import clean, finites
+from stepscope.views.overview.tile import Change, Tile, state_of_finding, unknown_tile
 from stepscope.views.run_figures import SPARKS, spark_of
-from stepscope.views.steps.step_values import warm_up
 from stepscope.views.steps.workload import BATCH_SIZE, SAMPLES_PER_STEP
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ MIN_COMPARED = 20
 MIN_JUDGED = 20
 """With fewer steps the 95th percentile is not meaningful."""
 
-MIN_SLOWDOWN, MIN_LARGE_SLOWDOWN = 0.15, 0.33
-"""Relative loss of speed, compared with the start, from which a run is slower or much slower."""
+SLOWDOWN, STRAGGLER = "step.creep", "dist.straggler"
+"""The checks that judge whether steps slow down, and whether a rank is late."""
 
 MAX_NOISE = 0.05
 """A smaller relative change is noise."""
@@ -41,7 +41,7 @@ MIN_UNEVEN_RATIO = 2.0
 """A 95th percentile of this many medians is a warning."""
 
 MIN_LATE_RATIO = 0.1
-"""A rank that is slower than the median of all ranks by this ratio is a warning."""
+"""A rank that is slower than the median of all ranks by this ratio is mentioned."""
 
 NO_STEPS = "no steps are known"
 TOO_FEW = "too few steps to judge"
@@ -61,6 +61,9 @@ def throughput_tile(context: RunContext) -> Tile:
     detail.append(f"p50 {duration(float(np.median(ComparedRun(context).seconds)))} a step")
     change = change_of(first)
     state, state_text = _change_state(change)
+    slowdown = context.findings.get(SLOWDOWN)
+    if slowdown is not None:
+        state, state_text = state_of_finding(slowdown), clean(slowdown.get("headline"), 300)
     return Tile(
         "throughput",
         title,
@@ -100,11 +103,14 @@ def step_time_tile(context: RunContext) -> Tile:
         detail.append(
             f"slowest rank {worst}: {duration(medians[worst])} ({comparison(excess, 'slower', 'faster')})"
         )
-        if excess > MIN_LATE_RATIO:
+        if excess > MIN_LATE_RATIO and state == "ok":
             state, state_text = (
-                "warn",
+                "none",
                 f"rank {worst} is {comparison(excess, 'slower', 'faster')} than the median of all",
             )
+    straggler = context.findings.get(STRAGGLER)
+    if straggler is not None:
+        state, state_text = state_of_finding(straggler), clean(straggler.get("headline"), 300)
     return Tile(
         "step_time",
         "Step time",
@@ -120,7 +126,7 @@ def step_time_tile(context: RunContext) -> Tile:
 
 def change_of(seconds: StepValues) -> Change | None:
     """Compares the speed of the last steps with the first ones after the warm-up; None for too few steps."""
-    values = seconds.values[warm_up(len(seconds)) :]
+    values = _warm(seconds)
     compared = min(MAX_COMPARED, len(values) // 2)
     if compared < MIN_COMPARED:
         return None
@@ -139,9 +145,7 @@ def change_of(seconds: StepValues) -> Change | None:
 def _change_state(change: Change | None) -> tuple[State, str]:
     if change is None:
         return "unknown", "too few steps to compare with the start"
-    if change.ratio < -MIN_SLOWDOWN:
-        return ("bad" if change.ratio < -MIN_LARGE_SLOWDOWN else "warn"), change.text
-    # Slightly slower is neither good nor a warning.
+    # Whether slower steps are a problem is decided by the check for them.
     return ("none" if change.ratio <= -MAX_NOISE else "ok"), change.text
 
 
@@ -166,7 +170,7 @@ def _per_step(context: RunContext) -> dict[str, float]:
 
 
 def _warm(seconds: StepValues) -> NDArray[np.float64]:
-    return seconds.values[warm_up(len(seconds)) :]
+    return seconds.values[warm_up_length(seconds.values) :]
 
 
 def _step_rate_text(steps_per_second: float) -> str:

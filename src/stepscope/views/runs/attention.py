@@ -5,27 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepscope.analysis.verdict import rank_of
-from stepscope.schema.run import LIVE, without_end_mark
+from stepscope.analysis.verdict import NONFINITE, problems_of, rank_of
+from stepscope.schema.finding import Severity
+from stepscope.schema.run import LIVE
 from stepscope.views.json_values import clean
-from stepscope.views.overview.run_verdict import findings_of, is_open, shown_findings
+from stepscope.views.overview.run_verdict import findings_of, shown_findings, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepscope.analysis.diagnose import Diagnosis
+    from stepscope.analysis.verdict import Problem
     from stepscope.reading import Run
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
 
 RECENT_NS = 7 * 86_400 * 10**9
 """A run that ended longer ago needs no attention."""
-
-BAD_STATUSES = ("crashed", "failed", "stalled")
-"""Statuses that verdicts also rate as critical."""
-
-NONFINITE = "num.nonfinite"
-"""The finding, and the alert rule, for a loss that is not finite."""
 
 MAX_NAME = 300
 MAX_WHAT = 400
@@ -38,7 +34,7 @@ class Attention:
     run_id: str
     run: str
     what: str
-    severity: str
+    severity: Severity
     since: float
     kind: Literal["alert", "status", "finding"]
 
@@ -60,42 +56,48 @@ def attention_of(
     if not may_need_attention(run, marks, now_ns):
         return None
     name = clean(marks.name(run.id) or run.name, MAX_NAME)
-    findings = findings_of(run, diagnosis)
-    reasons = [
-        *_of_status(run),
-        *_of_loss(run, marks, figures, findings),
-        *_of_alerts(run),
-        *_of_findings(run, marks, findings),
-    ]
+    reasons = [*_of_problems(run, marks, figures, findings_of(run, diagnosis)), *_of_alerts(run)]
     needs = [Attention(run.id, name, *reason) for reason in reasons]
     return min(needs, key=lambda attention: (rank_of(attention.severity), -attention.since), default=None)
 
 
-_Reason = tuple[str, str, float, Literal["alert", "status", "finding"]]
+_Reason = tuple[str, Severity, float, Literal["alert", "status", "finding"]]
 """Text, severity, time of start in seconds, and kind."""
 
 
-def _of_status(run: Run) -> Iterator[_Reason]:
-    if run.status in BAD_STATUSES:
-        why = f": {clean(without_end_mark(run.reason), MAX_NAME)}" if run.reason else ""
-        since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
-        yield f"{run.status}{why}", "critical", since_ns / 1e9, "status"
-
-
-def _of_loss(
+def _of_problems(
     run: Run, marks: Marks, figures: RunFigures, findings: Sequence[dict[str, Any]]
 ) -> Iterator[_Reason]:
-    """Yields a loss that is not finite now, or was not at the end, unless an open finding reports it."""
-    if figures.loss_nonfinite is None or NONFINITE in marks.muted(run.id):
-        return
-    loss_findings = [finding for finding in findings if NONFINITE in _names(finding)]
-    if any(is_open(finding) for finding in loss_findings):
-        return
-    for finding in loss_findings:
-        yield _headline(finding), "critical", float(finding.get("first_time") or 0.0), "finding"
-        return
+    """Yields problems that can still be acted on in a live run, and critical ones of an ended run."""
+    muted = marks.muted(run.id)
+    severities: tuple[Severity, ...] = ("warning", "critical") if run.status in LIVE else ("critical",)
+    for problem in problems_of(shown_findings(findings, muted), state_of(run, figures, muted)):
+        severity = next((known for known in severities if known == problem.severity), None)
+        if severity is None:
+            continue
+        if problem.finding is not None:
+            since = float(problem.finding.get("first_time") or 0.0)
+            yield clean(problem.text, MAX_WHAT), severity, since, "finding"
+        elif problem.id.startswith("status."):
+            since_ns = run.info.last_ns if run.info.ended_ns is None else run.info.ended_ns
+            yield clean(problem.text, MAX_WHAT), severity, since_ns / 1e9, "status"
+        else:
+            text, since = _loss(run, figures, problem, findings)
+            yield text, severity, since, "finding"
+
+
+def _loss(
+    run: Run, figures: RunFigures, problem: Problem, findings: Sequence[dict[str, Any]]
+) -> tuple[str, float]:
+    """Returns what is wrong with the loss and since when, from the finding that reported it, if one did."""
+    for finding in findings:
+        if NONFINITE in (finding.get("id"), finding.get("key")):
+            text = clean(finding.get("headline") or finding.get("title") or "", MAX_WHAT)
+            return text, float(finding.get("first_time") or 0.0)
     at = "" if figures.step is None else f" at step {figures.step:,}"
-    yield f"{figures.loss_key} is {figures.loss_nonfinite}{at}", "critical", run.info.last_ns / 1e9, "finding"
+    is_last = figures.loss_nonfinite is not None
+    text = f"{figures.loss_key} is {figures.loss_nonfinite}{at}" if is_last else problem.text
+    return text, run.info.last_ns / 1e9
 
 
 def _of_alerts(run: Run) -> Iterator[_Reason]:
@@ -105,20 +107,3 @@ def _of_alerts(run: Run) -> Iterator[_Reason]:
     for alert in run.alerts():
         if alert["resolved_ns"] is None and alert["severity"] in ("warning", "critical"):
             yield clean(alert["message"], MAX_WHAT), alert["severity"], alert["fired_ns"] / 1e9, "alert"
-
-
-def _of_findings(run: Run, marks: Marks, findings: Sequence[dict[str, Any]]) -> Iterator[_Reason]:
-    """Yields findings that can still be acted on in a live run, and critical ones of an ended run."""
-    severities = ("warning", "critical") if run.status in LIVE else ("critical",)
-    for finding in shown_findings(findings, marks.muted(run.id)):
-        if finding.get("severity") in severities:
-            since = float(finding.get("first_time") or 0.0)
-            yield _headline(finding), str(finding.get("severity")), since, "finding"
-
-
-def _names(finding: dict[str, Any]) -> set[str]:
-    return {str(finding.get("id")), str(finding.get("key"))}
-
-
-def _headline(finding: dict[str, Any]) -> str:
-    return clean(finding.get("headline") or finding.get("title") or "", MAX_WHAT)

@@ -6,27 +6,26 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.views.runs import filter_values
-from stepscope.views.runs.filter_terms import FilterError, Term, terms_of
+from stepscope.schema.notation import COMPARISONS, NotationError
+from stepscope.schema.run import STATUSES
+from stepscope.views.runs.filter_terms import Term, moment_of, number_of, terms_of
 from stepscope.views.runs.pattern import PatternError, compile_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.views.json_values import Scalar
-    from stepscope.views.runs.filter_values import Moment
+    from stepscope.views.runs.filter_terms import Moment
     from stepscope.views.runs.run_rows import RunRow
 
     Test = Callable[[RunRow, float], bool]
     """Whether a row matches, at a time in seconds since the epoch."""
 
-__all__ = ["Filter", "FilterError", "parse"]
-
-STATUSES = ("running", "stalled", "finished", "failed", "crashed")
 TEXTS = ("name", "id", "project", "status", "reason", "tag", "host", "verdict", "attention", "loss_key")
 CONFIG = "config."
 
@@ -76,7 +75,7 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """Parses a filter; an empty one matches everything. Raises FilterError with the position of an error."""
+    """Parses a filter; an empty one matches everything. Raises NotationError where it is wrong."""
     return Filter(text, tuple(_test(term) for term in terms_of(text)))
 
 
@@ -115,7 +114,7 @@ def _pattern(term: Term) -> Test:
         pattern = compile_pattern(term.value, ignores_case="i" in term.flags)
     except PatternError as error:
         at = min(term.begin + term.is_excluded + 1 + error.at, term.end - 1)
-        raise FilterError(str(error), at, term.end) from None
+        raise NotationError(str(error), at, term.end) from None
     return lambda row, _: pattern.is_in(row.name)
 
 
@@ -168,21 +167,20 @@ _TEXT_TESTS: dict[str, Callable[[RunRow, str], bool]] = {
 
 def _figure(term: Term, kind: str, figure: Callable[[RunRow], float | None]) -> Test:
     try:
-        threshold = filter_values.READERS[kind](term.value)
+        threshold = number_of(term.value, kind)
     except ValueError as error:
         raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
-    compare = _COMPARISONS[term.sign]
 
     def test(row: RunRow, _: float) -> bool:
         value = figure(row)
-        return value is not None and compare(value, threshold)
+        return value is not None and _compare(value, term.sign, threshold)
 
     return test
 
 
 def _moment(term: Term, figure: Callable[[RunRow], float | None]) -> Test:
     try:
-        moment = filter_values.moment(term.value)
+        moment = moment_of(term.value)
     except ValueError as error:
         raise term.mistake(f"{term.name} is compared with {error}, not with {term.value!r}.") from None
 
@@ -198,14 +196,14 @@ def _is_at(value: float, sign: str, moment: Moment, now: float) -> bool:
     begin, end = moment.at(now)
     if end > begin:
         relation = -1.0 if value < begin else 1.0 if value >= end else 0.0
-        return _COMPARISONS[sign](relation, 0.0)
-    return _COMPARISONS[sign](value, begin)
+        return _compare(relation, sign, 0.0)
+    return _compare(value, sign, begin)
 
 
 def _config(term: Term) -> Test:
     name = term.name[len(CONFIG) :]
     try:
-        number: float | None = filter_values.count(term.value)
+        number: float | None = number_of(term.value, "count")
     except ValueError:
         number = None
     if number is None and term.sign in ("<", "<=", ">", ">="):
@@ -229,7 +227,7 @@ def _entry(row: RunRow, name: str) -> tuple[bool, Scalar]:
 def _config_holds(value: Scalar, term: Term, number: float | None) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and number is not None:
-        return _COMPARISONS[term.sign](float(value), number)  # type: ignore[arg-type]  # it is a number
+        return _compare(float(value), term.sign, number)  # type: ignore[arg-type]  # it is a number
     wanted_text, entry_text = term.value.casefold(), "null" if value is None else str(value).casefold()
     if term.sign == ":":
         return wanted_text in entry_text
@@ -238,20 +236,11 @@ def _config_holds(value: Scalar, term: Term, number: float | None) -> bool:
     return wanted_text != entry_text if term.sign == "!=" else False
 
 
-def _is_near(left: float, right: float) -> bool:
-    return abs(left - right) <= 1e-9 * max(abs(left), abs(right))
-
-
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    ":": _is_near,
-    "=": _is_near,
-    "==": _is_near,
-    "!=": lambda left, right: not _is_near(left, right),
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right or _is_near(left, right),
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right or _is_near(left, right),
-}
+def _compare(left: float, sign: str, right: float) -> bool:
+    """Compares two numbers; those that differ by rounding only are equal."""
+    if math.isclose(left, right, rel_tol=1e-9):
+        left = right
+    return bool(COMPARISONS["==" if sign in (":", "=") else sign](left, right))
 
 
 def _unknown(name: str) -> str:

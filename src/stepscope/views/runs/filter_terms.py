@@ -1,27 +1,87 @@
-"""Splits a filter into terms: words, comparisons and regular expressions, each with its position."""
+"""Splits a filter into terms, each with its position, and parses the values that terms compare with."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from stepscope.errors import StepscopeError
+from stepscope.schema.notation import (
+    COMPARISONS,
+    DURATIONS,
+    PERCENT,
+    QUOTED,
+    SIZES,
+    NotationError,
+    Scales,
+    number_in,
+)
 
 MAX_CHARACTERS = 1_000
 MAX_TERMS = 50
 
-_SIGNS = (":", "<=", ">=", "!=", "==", "<", ">", "=")
+_SIGNS = (":", *COMPARISONS, "=")
 _NAME = re.compile(r"(?:(?!!=)[^\s:<>=\"'])+")
+_QUOTED = re.compile(QUOTED)
 _BLANKS = re.compile(r"\s*")
 _BARE = re.compile(r"\S+")
 
+_BARE_NUMBER: Scales = {"": (1, 1)}
+_KINDS: dict[str, tuple[Scales, str]] = {
+    "count": (
+        {**_BARE_NUMBER, "k": (10**3, 1), "K": (10**3, 1), "M": (10**6, 1), "G": (10**9, 1)},
+        "a number such as 1000, 1e-3 or 10k",
+    ),
+    "size": (
+        {**_BARE_NUMBER, **SIZES, "K": (2**10, 1), "M": (2**20, 1), "G": (2**30, 1), "T": (2**40, 1)},
+        "a size such as 512MiB or 80GB",
+    ),
+    "share": ({**_BARE_NUMBER, **PERCENT}, "a share such as 50% or 0.5"),
+    "length": ({**_BARE_NUMBER, **DURATIONS}, "a length of time such as 90s, 2h or 1h30m"),
+}
+"""Kinds of numbers, with their units and a description. `M` means another number of bytes than of steps."""
 
-class FilterError(StepscopeError):
-    """A filter that cannot be parsed, with the position of the wrong term."""
 
-    def __init__(self, message: str, begin: int, end: int) -> None:
-        super().__init__(message)
-        self.message, self.begin, self.end = message, begin, end
+@dataclass(frozen=True)
+class Moment:
+    """A moment or a day; a relative one counts from when it is evaluated."""
+
+    begin: float
+    """Seconds since the epoch; seconds before now if it is relative."""
+    seconds: float = 0.0
+    """How long it lasts: 0 for a moment, or the length of a day."""
+    is_relative: bool = False
+
+    def at(self, now: float) -> tuple[float, float]:
+        """Returns its begin and end."""
+        begin = now - self.begin if self.is_relative else self.begin
+        return begin, begin + self.seconds
+
+
+def number_of(text: str, kind: str) -> float:
+    """Parses a number of a kind; raises ValueError with what is expected. A share above 1 is in percent."""
+    scales, expected = _KINDS[kind]
+    try:
+        value = number_in(text.removeprefix("-").removeprefix("+"), scales)
+    except ValueError:
+        raise ValueError(expected) from None
+    value = -value if text.startswith("-") else value
+    return value / 100 if kind == "share" and "%" not in text and abs(value) > 1 else value
+
+
+def moment_of(text: str) -> Moment:
+    """Parses a moment such as -2d, 2026-01-31, 2026-01-31T18:00 or seconds since the epoch."""
+    if text.startswith("-"):
+        return Moment(number_of(text[1:], "length"), is_relative=True)
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+            day = datetime.fromisoformat(text).astimezone()
+            return Moment(day.timestamp(), (day + timedelta(days=1)).timestamp() - day.timestamp())
+        if re.match(r"[0-9]{4}-", text):
+            return Moment(datetime.fromisoformat(text).astimezone().timestamp())
+        return Moment(number_in(text.removeprefix("+"), _BARE_NUMBER))
+    except (ValueError, OverflowError, OSError):
+        raise ValueError("a moment such as -2d, 2026-01-31 or 2026-01-31T18:00") from None
 
 
 @dataclass(frozen=True)
@@ -38,15 +98,15 @@ class Term:
     is_pattern: bool = False
     flags: str = ""
 
-    def mistake(self, message: str) -> FilterError:
+    def mistake(self, message: str) -> NotationError:
         """Returns an error about this term."""
-        return FilterError(message, self.begin, self.end)
+        return NotationError(message, self.begin, self.end)
 
 
 def terms_of(text: str) -> list[Term]:
     """Returns the terms of a filter."""
     if len(text) > MAX_CHARACTERS:
-        raise FilterError(
+        raise NotationError(
             f"The filter has {len(text):,} characters; at most {MAX_CHARACTERS:,} are allowed.",
             MAX_CHARACTERS,
             len(text),
@@ -55,7 +115,7 @@ def terms_of(text: str) -> list[Term]:
     position = _after_blanks(text, 0)
     while position < len(text):
         if len(terms) == MAX_TERMS:
-            raise FilterError(f"The filter has more than {MAX_TERMS} terms.", position, len(text))
+            raise NotationError(f"The filter has more than {MAX_TERMS} terms.", position, len(text))
         term = _term(text, position)
         terms.append(term)
         position = _after_blanks(text, term.end)
@@ -67,7 +127,7 @@ def _term(text: str, begin: int) -> Term:
     if is_excluded:
         at += 1
         if at == len(text) or text[at].isspace() or text[at] == "-":
-            raise FilterError("A minus excludes a term, as in -word.", begin, at)
+            raise NotationError("A minus excludes a term, as in -word.", begin, at)
     if text[at] == "/":
         return _pattern(text, begin, at, is_excluded=is_excluded)
     if text[at] in "\"'":
@@ -75,14 +135,14 @@ def _term(text: str, begin: int) -> Term:
         return Term(begin, end, is_excluded, value=value)
     name = _NAME.match(text, at)
     if name is None:
-        raise FilterError(
+        raise NotationError(
             f"A name is missing before {text[at]!r}, as in steps>1000.", begin, _word_end(text, at)
         )
     sign, after = _sign(text, name.end())
     if not sign:
         end = name.end()
         if end < len(text) and not text[end].isspace():
-            raise FilterError(
+            raise NotationError(
                 "There is a quote inside a word; quote the whole word.", begin, _word_end(text, at)
             )
         return Term(begin, end, is_excluded, value=name.group())
@@ -103,7 +163,7 @@ def _value(text: str, begin: int, at: int) -> tuple[str, int]:
     if text[at - 1] != ":":
         at = _after_blanks(text, at)
     if at >= len(text) or text[at].isspace():
-        raise FilterError("A value is missing at the end of this term.", begin, at)
+        raise NotationError("A value is missing at the end of this term.", begin, at)
     if text[at] in "\"'":
         return _quoted(text, at)
     end = _word_end(text, at)
@@ -111,14 +171,15 @@ def _value(text: str, begin: int, at: int) -> tuple[str, int]:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    end = text.find(text[at], at + 1)
-    if end < 0:
-        raise FilterError("The closing quote is missing.", at, len(text))
-    if end == at + 1:
-        raise FilterError("There is nothing between these quotes.", at, end + 1)
-    if end + 1 < len(text) and not text[end + 1].isspace():
-        raise FilterError("A space is missing after the closing quote.", at, _word_end(text, end + 1))
-    return text[at + 1 : end], end + 1
+    quoted = _QUOTED.match(text, at)
+    if quoted is None:
+        raise NotationError("The closing quote is missing.", at, len(text))
+    value, end = quoted["double"] or quoted["single"], quoted.end()
+    if not value:
+        raise NotationError("There is nothing between these quotes.", at, end)
+    if end < len(text) and not text[end].isspace():
+        raise NotationError("A space is missing after the closing quote.", at, _word_end(text, end))
+    return value, end
 
 
 def _pattern(text: str, begin: int, at: int, *, is_excluded: bool) -> Term:
@@ -126,16 +187,16 @@ def _pattern(text: str, begin: int, at: int, *, is_excluded: bool) -> Term:
     while end < len(text) and text[end] != "/":
         end += 2 if text[end] == "\\" else 1
     if end >= len(text):
-        raise FilterError("The closing slash of this expression is missing.", begin, len(text))
+        raise NotationError("The closing slash of this expression is missing.", begin, len(text))
     after = end + 1 + (text[end + 1 : end + 2] == "i")
     if after < len(text) and not text[after].isspace():
-        raise FilterError(
+        raise NotationError(
             "Only i may follow an expression; put a name with slashes in quotes.",
             begin,
             _word_end(text, after),
         )
     if end == at + 1:
-        raise FilterError("There is nothing between these slashes.", begin, after)
+        raise NotationError("There is nothing between these slashes.", begin, after)
     inner = text[at + 1 : end].replace("\\/", "/")
     return Term(begin, after, is_excluded, value=inner, is_pattern=True, flags=text[end + 1 : after])
 

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from stepscope.store.mark_store import Note
 
-@dataclass(frozen=True)
-class Note:
-    """A note on a run, or on a moment or step of it."""
-
-    id: int
-    run_id: str
-    step: int | None
-    time: float | None
-    """The moment it refers to, in seconds since the epoch; None if it refers to a step or the whole run."""
-    text: str
-    made: float
+__all__ = ["Marks", "NoMarks", "Note"]
 
 
 class Marks(Protocol):

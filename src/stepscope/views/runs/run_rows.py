@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.analysis.verdict import MIN_STEPS
-from stepscope.schema.run import LIVE
-from stepscope.views.json_values import clean
+from stepscope.analysis.verdict import MIN_STEPS, Verdict
+from stepscope.number_format import NonFinite  # noqa: TC001 - the schema of the API reads it
+from stepscope.schema.run import LIVE, Status
+from stepscope.views.json_values import Scalar, clean
 from stepscope.views.overview.run_verdict import recorded_checks, verdict_for
 from stepscope.views.run_figures import figures_of
 from stepscope.views.runs.attention import attention_of
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepscope.analysis.diagnose import Diagnosis
-    from stepscope.analysis.verdict import Verdict
     from stepscope.reading import Run, Runs
-    from stepscope.views.json_values import Scalar
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
 
@@ -35,12 +34,12 @@ MAX_NAME = 300
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run in a list; None for what is not known."""
+    """A run in a list; None for what is not known."""
 
     id: str
     name: str
     project: str
-    status: str
+    status: Status
     reason: str
     started: float
     ended: float | None
@@ -53,8 +52,8 @@ class RunRow:
     eta_s: float | None
     loss_last: float | None
     loss_best: float | None
-    loss_nonfinite: str | None
-    """NaN, ∞ or -∞ if the last loss is that."""
+    loss_nonfinite: NonFinite | None
+    """The newest loss if it is not a finite number."""
     loss_key: str | None
     data_wait_ratio: float | None
     gpu_mean_ratio: float | None
@@ -63,7 +62,7 @@ class RunRow:
     peak_memory_bytes: float | None
     verdict: Verdict
     attention: str | None
-    """The worst problem that needs attention; None if there is none."""
+    """What needs attention, in a sentence; None if nothing does."""
     open_alerts: int
     tags: tuple[str, ...]
     archived: bool
@@ -73,6 +72,7 @@ class RunRow:
     segments: int
     config: dict[str, Scalar]
     spark: tuple[float | None, ...]
+    """At most 40 values of the loss."""
 
 
 class FigureCache:
@@ -161,7 +161,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = Non
         id=run.id,
         name=clean(marks.name(run.id) or run.name, MAX_NAME),
         project=clean(run.project, MAX_NAME),
-        status=run.status,
+        status=run.info.status,
         reason=clean(run.reason),
         started=started_ns / 1e9,
         ended=None if ended_ns is None else ended_ns / 1e9,

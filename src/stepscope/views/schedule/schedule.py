@@ -1,16 +1,18 @@
-"""Reports the effect of each phase of a run's learning-rate schedule."""
+"""Judges the effect of each phase of a run's learning-rate schedule on the loss, compared with its noise."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from itertools import groupby, pairwise
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from stepscope.analysis.robust import autocorrelation, block_edges, block_medians, spread
+from stepscope.analysis.trends import slope_of
 from stepscope.schema.keys import LEARNING_RATE, LOSS_KEYS
-from stepscope.views.schedule.loss_levels import MIN_LOSSES, change
-from stepscope.views.schedule.phase_effects import CERTAIN, Course, effects, verdict
 from stepscope.views.schedule.rate_phases import rate_phases
 
 if TYPE_CHECKING:
@@ -19,17 +21,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.reading import Run
-    from stepscope.views.schedule.loss_levels import Change
-    from stepscope.views.schedule.phase_effects import Effect
     from stepscope.views.schedule.rate_phases import Kind, RatePhase, Shape
 
-    Ints = NDArray[np.int64]
-    Logged = tuple[Ints, NDArray[np.float64]]
+    Floats = NDArray[np.float64]
+    Logged = tuple[NDArray[np.int64], Floats]
     """Steps and values."""
 
-
 MAX_PHASES = 60
-
+MAX_VALUE = 1e100
+"""Losses that are not below this are not used: NaN, infinite, or diverged."""
+MIN_LOSSES, MIN_FOR_HALVES = 10, 80
+"""Minimum number of losses to judge a change, and to judge the second half of a phase separately."""
+WINDOW, MIN_IN_WINDOW, MAX_BLOCKS = 0.1, 20, 30
+"""The level is that of the last 10% of a phase, of at least 20 losses and at most half of the phase."""
+MAX_CORRELATION = 0.98
+CERTAIN, LIKELY = 0.99, 0.95
+"""Confidence from which a change is stated as a fact, and as likely."""
+NEAR_MAX_RATIO = 0.9
+"""A phase whose mean rate is at least this share of the maximum has the highest rate."""
+NO_VALUES = (np.empty(0, np.int64), np.empty(0))
 NO_RATE = (
     "no learning_rate was logged: pass it with each step, as "
     "log_training_step(loss=loss, learning_rate=rate) or with optimizer=optimizer"
@@ -100,159 +110,283 @@ class Schedule:
         return {**asdict(self), "phases": phases}
 
 
+class _Course(NamedTuple):
+    """One value for each step, in order."""
+
+    steps: Floats
+    values: Floats
+
+    def between(self, first: float, last: float) -> _Course:
+        begin, end = np.searchsorted(self.steps, [first, last + 1])
+        return _Course(self.steps[begin:end], self.values[begin:end])
+
+    def finite(self) -> _Course:
+        known = np.abs(self.values) < MAX_VALUE
+        return _Course(self.steps[known], self.values[known])
+
+
+class _Change(NamedTuple):
+    """How much the loss fell, and the confidence that this is not noise alone."""
+
+    fell: float
+    confidence: float
+
+
+class _Level(NamedTuple):
+    """The level of the loss, with its standard error."""
+
+    value: float
+    error: float
+
+    def change_to(self, after: _Level) -> _Change:
+        fell, error = self.value - after.value, math.hypot(self.error, after.error)
+        rounding = 1e-12 * max(abs(self.value), abs(after.value))
+        if error <= rounding:
+            return _Change(fell, 1.0 if abs(fell) > rounding else 0.0)
+        return _Change(fell, 2 * NormalDist().cdf(abs(fell) / error) - 1)
+
+
+class _Effect(NamedTuple):
+    """The finite losses of a phase, and their levels before it, after its first half, and at its end."""
+
+    losses: _Course
+    noise: float
+    before: _Level
+    middle: _Level
+    after: _Level
+
+    @property
+    def change(self) -> _Change | None:
+        """None for too few losses to judge."""
+        return self.before.change_to(self.after) if len(self.losses.steps) >= MIN_LOSSES else None
+
+
 def schedule_of(run: Run, rank: int | None = None) -> Schedule:
     """Returns the schedule of a run as one rank logged it: a given one, otherwise the first that has it.
 
     If a segment repeats steps, only the repeated ones count.
     """
-    ranks: dict[str | None, tuple[int, ...]] = {known.key: known.ranks for known in run.keys()}
+    ranks = {known.key: known.ranks for known in run.keys()}
     loss_key = next((key for key in LOSS_KEYS if key in ranks), None)
     if LEARNING_RATE not in ranks:
         return Schedule(loss_key=loss_key, why=NO_RATE)
     rates, losses = (
-        _by_segment(run, key, min(ranks.get(key, ()), default=None) if rank is None else rank)
+        _logged(run, key, min(ranks[key]) if rank is None else rank) if key else NO_VALUES
         for key in (LEARNING_RATE, loss_key)
     )
-    if any(_is_restarted(steps) for steps, _ in (*rates, *losses)):
-        return Schedule(loss_key=loss_key, why=RESTARTED_STEPS)
-    begins = [
-        min((int(steps.min()) for steps, _ in both if len(steps)), default=None)
-        for both in zip(rates, losses, strict=True)
-    ]
-    return schedule_from(_joined(rates, begins), _joined(losses, begins), loss_key)
+    for steps, _ in (rates, losses):
+        if (np.diff(steps) < 0).sum() >= 2 and 2 * len(np.unique(steps)) < len(steps):
+            return Schedule(loss_key=loss_key, why=RESTARTED_STEPS)
+    return schedule_from(rates, losses, loss_key)
+
+
+def _logged(run: Run, key: str, rank: int) -> Logged:
+    """Returns what all segments logged; each is cut where a later one begins."""
+    steps, values = NO_VALUES
+    for segment in run.segments:
+        points = run.series(key, rank, segment.id)
+        kept = steps < points.steps.min(initial=np.iinfo(np.int64).max)
+        steps, values = np.r_[steps[kept], points.steps], np.r_[values[kept], points.values]
+    return steps, values
 
 
 def schedule_from(rates: Logged, losses: Logged, loss_key: str | None = "loss") -> Schedule:
     """Returns the schedule for steps and values of a rate and a loss; the last value of a step counts."""
-    course = _in_order(*rates).finite()
+    course, all_losses = _in_order(*rates).finite(), _in_order(*losses)
     if len(course.steps) < 2:
         return Schedule(loss_key=loss_key, why=ONE_READING if len(course.steps) else NO_RATE)
     phases = rate_phases(*course)
     if len(phases) > MAX_PHASES:
         why = f"the rate turns {len(phases) - 1} times: at most {MAX_PHASES} phases are shown"
         return Schedule(loss_key=loss_key, why=why)
-    all_losses = _in_order(*losses)
     max_distance = float(np.diff(course.steps).max())
-    known = all_losses.between(course.steps[0] - max_distance, course.steps[-1] + max_distance)
-    phase_effects = effects(phases, course, known)
-    whole_change = _whole_change(phase_effects)
-    gain = (
-        whole_change.fell
-        if whole_change is not None and whole_change.fell > 0 and whole_change.confidence >= CERTAIN
-        else None
-    )
-    steps = phase_effects[-1].last_step - phase_effects[0].first_step + 1
-    schedule_phases = tuple(
-        _schedule_phase(phase, effect, course, steps, gain)
-        for phase, effect in zip(phases, phase_effects, strict=True)
-    )
-    return Schedule(
-        name=_name(schedule_phases),
-        phases=schedule_phases,
-        loss_key=loss_key,
-        improvement=None if whole_change is None else whole_change.fell,
-        confidence=None if whole_change is None else whole_change.confidence,
-        notes=_notes(loss_key, len(all_losses.steps) - len(known.steps)),
-    )
-
-
-def _schedule_phase(
-    phase: RatePhase, effect: Effect, rates: Course, all_steps: int, gain: float | None
-) -> SchedulePhase:
-    steps = effect.last_step - effect.first_step + 1
-    before = None if effect.before is None else effect.before.value
-    after = None if effect.after is None else effect.after.value
-    improvement = None if before is None or after is None else before - after
-    ratio = None if improvement is None or gain is None else improvement / gain
-    moved = effect.change
-    return SchedulePhase(
-        kind=phase.kind,
-        shape=phase.shape,
-        cycle=phase.cycle,
-        first_step=effect.first_step,
-        last_step=effect.last_step,
-        first_rate=float(rates.values[phase.first]),
-        last_rate=float(rates.values[phase.last]),
-        losses=effect.losses,
-        loss_before=before,
-        loss_after=after,
-        improvement=improvement,
-        improvement_ratio=ratio,
-        steps_ratio=steps / all_steps,
-        per_thousand_steps=None if improvement is None else 1000 * improvement / steps,
-        noise=None if effect.noise is None else effect.noise.size,
-        confidence=None if moved is None else moved.confidence,
-        verdict=verdict(effect, ratio, steps / all_steps, rates),
-    )
-
-
-def _whole_change(phase_effects: Sequence[Effect]) -> Change | None:
-    """Returns the change from the first level to the last."""
-    levels = [
-        level for effect in phase_effects for level in (effect.before, effect.after) if level is not None
-    ]
-    if sum(effect.losses for effect in phase_effects) < MIN_LOSSES:
-        return None
-    return change(levels[0], levels[-1])
-
-
-def _notes(loss_key: str | None, left_out: int) -> tuple[str, ...]:
+    near = all_losses.between(course.steps[0] - max_distance, course.steps[-1] + max_distance)
+    left_out = len(all_losses.steps) - len(near.steps)
+    notes = (f"{left_out:,} losses are left out: no rate was logged near them",) if left_out else ()
     if loss_key is None:
-        return ("no loss was logged, so only the rate is shown",)
-    return (f"{left_out:,} losses are left out: no rate was logged near them",) if left_out else ()
+        notes = ("no loss was logged, so only the rate is shown",)
+    judged, whole = _judged(phases, course, near)
+    improvement, confidence = (None, None) if whole is None else whole
+    return Schedule(_name(judged), judged, loss_key, improvement, confidence, notes=notes)
+
+
+def _in_order(steps: NDArray[np.int64], values: Floats) -> _Course:
+    """Returns the values by step, each step once."""
+    order = np.argsort(steps, kind="stable")
+    newest = order[np.diff(steps[order], append=np.inf) != 0]
+    return _Course(steps[newest].astype(np.float64), values[newest])
+
+
+def _judged(
+    phases: Sequence[RatePhase], rates: _Course, losses: _Course
+) -> tuple[tuple[SchedulePhase, ...], _Change | None]:
+    """Returns the judged phases, and the change over the whole run; None for too few losses."""
+    ends = [rates.steps[0], rates.steps[-1], *losses.steps[:1], *losses.steps[-1:]]
+    begins = [int(min(ends)), *(int(rates.steps[phase.first]) for phase in phases[1:]), int(max(ends)) + 1]
+    finite = losses.finite()
+    effects = _effects(begins, finite)
+    whole = None
+    if len(finite.steps) >= MIN_LOSSES:
+        known = [effect for effect in effects if effect is not None]
+        whole = known[0].before.change_to(known[-1].after)
+    gain = whole.fell if whole is not None and whole.fell > 0 and whole.confidence >= CERTAIN else None
+    judged = []
+    for phase, effect, (first, end) in zip(phases, effects, pairwise(begins), strict=True):
+        change = None if effect is None else effect.change
+        improvement = None if effect is None else effect.before.value - effect.after.value
+        ratio = None if improvement is None or gain is None else improvement / gain
+        steps_ratio = (end - first) / (begins[-1] - begins[0])
+        clauses = (
+            _effect_clause(effect, ratio, steps_ratio),
+            _second_half_clause(effect),
+            _too_high_clause(change, rates.values[phase.first : phase.last + 1], rates.values),
+            _not_finite_clause(losses.between(first, end - 1), rates),
+        )
+        judged.append(
+            SchedulePhase(
+                kind=phase.kind,
+                shape=phase.shape,
+                cycle=phase.cycle,
+                first_step=first,
+                last_step=end - 1,
+                first_rate=float(rates.values[phase.first]),
+                last_rate=float(rates.values[phase.last]),
+                losses=0 if effect is None else len(effect.losses.steps),
+                loss_before=None if effect is None else effect.before.value,
+                loss_after=None if effect is None else effect.after.value,
+                improvement=improvement,
+                improvement_ratio=ratio,
+                steps_ratio=steps_ratio,
+                per_thousand_steps=None if improvement is None else 1000 * improvement / (end - first),
+                noise=None if effect is None else effect.noise,
+                confidence=None if change is None else change.confidence,
+                verdict="; ".join(filter(None, clauses)),
+            )
+        )
+    return tuple(judged), whole
+
+
+def _effects(begins: Sequence[int], finite: _Course) -> list[_Effect | None]:
+    """Returns the effect of each phase, which starts at the level at which the previous one ended."""
+    correlation = _correlation(finite.values)
+    effects: list[_Effect | None] = []
+    level: _Level | None = None
+    for first, end in pairwise(begins):
+        known = finite.between(first, end - 1)
+        if not len(known.steps):
+            effects.append(None)
+            continue
+        moves = np.diff(known.values if len(known.steps) >= MIN_LOSSES else finite.values)
+        noise = _spread(moves) / math.sqrt(2 * (1 - correlation))
+        reverse = _Course(-known.steps[::-1], known.values[::-1])
+        half = _Course(*(part[: (len(part) + 1) // 2] for part in known))
+        before = level or _level_at_end(reverse, noise, correlation)
+        middle, level = (_level_at_end(part, noise, correlation) for part in (half, known))
+        effects.append(_Effect(known, noise, before, middle, level))
+    return effects
+
+
+def _correlation(losses: Floats) -> float:
+    """Returns the correlation of losses with the previous ones, from their differences, without a trend.
+
+    Neighbouring differences of losses with a correlation c have one of (c - 1) / 2.
+    """
+    moves = np.diff(losses)
+    if len(moves) < MIN_LOSSES or not (size := _spread(moves)):
+        return 0.0
+    moves = np.clip((moves - np.median(moves)) / size, -4, 4)  # a spike would hide the correlation
+    return min(max(1 + 2 * float(moves[1:] @ moves[:-1]) / float(moves @ moves), 0.0), MAX_CORRELATION)
+
+
+def _level_at_end(losses: _Course, noise: float, correlation: float) -> _Level:
+    """Returns the level at the last step; a clear trend of the loss is followed to the end."""
+    count = len(losses.steps)
+    size = min(max(int(count * WINDOW), MIN_IN_WINDOW), max(count // 2, 1))
+    edges = block_edges(min(2 * size, count), MAX_BLOCKS, 1)
+    x, y = (block_medians(part[-2 * size :], edges) for part in losses)
+    slope = slope_of(x, y)
+    residuals = y if slope is None else y - slope.value * (x - losses.steps[-1])
+    middle = len(y) // 2
+    within = _error(_spread(residuals), min(autocorrelation(residuals), MAX_CORRELATION), len(y) - middle)
+    error = max(_error(noise, correlation, size), within)
+    if slope is None or slope.low <= 0 <= slope.high:
+        return _Level(float(np.median(y[middle:])), error)
+    # Following the trend for half a window adds the error of the slope.
+    return _Level(float(np.median(residuals[middle:])), math.sqrt(2.5) * error)
+
+
+def _error(noise: float, correlation: float, count: int) -> float:
+    """Returns the standard error of the median of so many losses, 25% larger than that of the mean."""
+    independent = count * (1 - correlation) / (1 + correlation)
+    return 1.25 * noise / math.sqrt(max(independent, 1.0))
+
+
+def _spread(values: Floats) -> float:
+    """Returns a standard deviation that is robust against spikes; the plain one if most values are equal."""
+    return float(spread(values)) or float(values.std()) if len(values) > 1 else 0.0
+
+
+def _effect_clause(effect: _Effect | None, improvement_ratio: float | None, steps_ratio: float) -> str:
+    if effect is None:
+        return "has no finite loss"
+    count, change = len(effect.losses.steps), effect.change
+    if change is None:
+        return f"has {count} losses, too few to judge" if count > 1 else "has only one loss"
+    if change.confidence < LIKELY:
+        return "no measurable effect"
+    probably = "" if change.confidence >= CERTAIN else "probably "
+    if change.fell < 0:
+        clause = f"the loss {probably}rose by {-change.fell:.3g}"
+    elif improvement_ratio is None or steps_ratio == 1:
+        clause = f"{probably}lowered the loss by {change.fell:.3g}"
+    else:
+        shares = [
+            f"{share:.0%}" if share >= 0.005 else "less than 1%" for share in (improvement_ratio, steps_ratio)
+        ]
+        clause = f"{probably}gave {shares[0]} of the improvement in {shares[1]} of the steps"
+    confidence = "over 99.9%" if change.confidence > 0.999 else f"{change.confidence:.1%}"
+    return f"{clause} (confidence {confidence})"
+
+
+def _second_half_clause(effect: _Effect | None) -> str:
+    """Says whether a phase that lowered the loss still did so in its second half."""
+    if effect is None or len(effect.losses.steps) < MIN_FOR_HALVES:
+        return ""
+    whole, half = effect.before.change_to(effect.after), effect.middle.change_to(effect.after)
+    if whole.fell <= 0 or whole.confidence < CERTAIN:
+        return ""
+    if half.confidence < LIKELY:
+        return "no measurable effect in its second half"
+    return "the loss rose in its second half" if half.fell < 0 and half.confidence >= CERTAIN else ""
+
+
+def _too_high_clause(change: _Change | None, rates: Floats, all_rates: Floats) -> str:
+    """Says whether the loss rose in a phase with a higher rate than others."""
+    highest = float(all_rates.max())
+    is_highest = rates.mean() >= NEAR_MAX_RATIO * highest > all_rates.min()
+    if change is None or change.fell >= 0 or change.confidence < CERTAIN or not is_highest:
+        return ""
+    return f"it rose while the rate was at its highest: {highest:.3g} may be too high"
+
+
+def _not_finite_clause(losses: _Course, rates: _Course) -> str:
+    failed = losses.steps[~(np.abs(losses.values) < MAX_VALUE)]
+    if not len(failed):
+        return ""
+    at = f"the first at step {int(failed[0]):,} with a rate of {np.interp(failed[0], *rates):.3g}"
+    return f"{len(failed):,} of {len(losses.steps):,} losses were not finite, {at}"
 
 
 def _name(phases: Sequence[SchedulePhase]) -> str:
-    cycles = max((phase.cycle or 1 for phase in phases), default=1)
+    cycles = max(phase.cycle or 1 for phase in phases)
     if cycles > 1:
         return f"{cycles} cycles"
-    if _is_one_cycle(phases):
-        return "one cycle"
+    if [phase.kind for phase in phases] == ["warm-up", "decay"] and phases[0].steps_ratio >= 0.15:
+        rise, decay = phases
+        if rise.shape and rise.shape == decay.shape and rise.first_rate > decay.last_rate:
+            return "one cycle"
     names = []
     for label, group in groupby(phases, key=lambda phase: phase.label):
         count = len(list(group))
         names.append(f"{count} levels" if label == "constant" and count > 1 else label)
     return ", then ".join(names) if len(names) < 5 else f"{len(phases)} phases"
-
-
-def _is_one_cycle(phases: Sequence[SchedulePhase]) -> bool:
-    """Returns whether there is a long rise from above zero, then a decay of that shape to a lower rate."""
-    if [phase.kind for phase in phases] != ["warm-up", "decay"]:
-        return False
-    rise, decay = phases
-    is_long = rise.steps_ratio >= 0.15 and rise.shape is not None and rise.shape == decay.shape
-    return is_long and rise.last_rate * 0.005 < rise.first_rate > decay.last_rate
-
-
-def _by_segment(run: Run, key: str | None, rank: int | None) -> list[Logged]:
-    if key is None:
-        return [(np.empty(0, np.int64), np.empty(0)) for _ in run.segments]
-    points_by_segment = (run.series(key, rank, segment.id) for segment in run.segments)
-    return [(points.steps, points.values) for points in points_by_segment]
-
-
-def _joined(parts: Sequence[Logged], begins: Sequence[int | None]) -> Logged:
-    """Joins segments; each is cut where a later one begins."""
-    kept_parts = []
-    for index, (steps, values) in enumerate(parts):
-        later = [begin for begin in begins[index + 1 :] if begin is not None]
-        is_kept = steps < min(later) if later else np.ones(len(steps), bool)
-        kept_parts.append((steps[is_kept], values[is_kept]))
-    return np.concatenate([steps for steps, _ in kept_parts]), np.concatenate(
-        [values for _, values in kept_parts]
-    )
-
-
-def _in_order(steps: Ints, values: NDArray[np.float64]) -> Course:
-    """Returns the values by step, each step once."""
-    if not (np.diff(steps) > 0).all():
-        order = np.argsort(steps, kind="stable")
-        steps, values = steps[order], values[order]
-        newest = np.r_[steps[1:] != steps[:-1], True]
-        steps, values = steps[newest], values[newest]
-    return Course(steps.astype(np.float64), values)
-
-
-def _is_restarted(steps: Ints) -> bool:
-    """Returns whether step numbers restart, as with numbers within an epoch."""
-    return int((np.diff(steps) < 0).sum()) >= 2 and 2 * len(np.unique(steps)) < len(steps)

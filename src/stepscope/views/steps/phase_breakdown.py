@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.phase_shares import sample_weights
+from stepscope.analysis.phase_shares import divide, sample_weights
 from stepscope.schema.keys import PHASES, SAMPLED_RATIO, STEP_SECONDS, gap_key, phase_key
 from stepscope.views.steps.step_values import step_values
 
@@ -78,24 +78,31 @@ def _estimated(
     always_timed = {name for name in spent if summaries.total(phase_key(name))[1] >= 0.9 * steps}
     always_timed |= spent.keys() & {"checkpoint"}  # which is timed whenever it occurs
     sampled = dict.fromkeys((name for name in spent if name not in always_timed | user_phases), 0.0)
+    represented = 0.0
     for rank in summaries.ranks(SAMPLED_RATIO)[:MAX_RANKS]:
-        ratios = step_values(run, SAMPLED_RATIO, rank)
+        ratios, taken = step_values(run, SAMPLED_RATIO, rank), step_values(run, STEP_SECONDS, rank)
+        weights_of_rank = 0.0
         for name in sampled:
             between = step_values(run, gap_key(name), rank)
-            sampled[name] += _weighted_sum(step_values(run, phase_key(name), rank), ratios, between)
-    sampled_seconds = sum(sampled.values())
+            values, weights = _weighted(step_values(run, phase_key(name), rank), ratios, between, taken)
+            sampled[name] += float((values * weights).sum())
+            weights_of_rank = max(weights_of_rank, float(weights.sum()))
+        represented += weights_of_rank
     remaining = max(total_seconds - sum(spent[name] for name in always_timed - user_phases), 0.0)
-    scale = remaining / sampled_seconds if sampled_seconds > 0 else 0.0
-    return {name: sampled[name] * scale if name in sampled else spent[name] for name in spent}
+    divided = divide(remaining, steps, sampled, represented)
+    return {name: divided.get(name, 0.0) if name in sampled else spent[name] for name in spent}
 
 
-def _weighted_sum(values: StepValues, ratios: StepValues, between: StepValues) -> float:
-    """Returns a weighted sum, without times `between` two steps that are logged under a step's number."""
+def _weighted(
+    values: StepValues, ratios: StepValues, between: StepValues, taken: StepValues
+) -> tuple[Floats, Floats]:
+    """Returns values and weights, without times `between` two steps that are logged under a step's number."""
     probabilities = ratios.at(values.steps)
     if len(ratios) < 0.5 * len(values):  # logged now and then, not with each sampled step
         probabilities = ratios.held_at(values.steps)
     known = np.isfinite(probabilities) & (values.values != between.at(values.steps))
-    return float((values.values[known] * sample_weights(probabilities[known])).sum())
+    weights = sample_weights(probabilities[known], taken.at(values.steps)[known], taken.values)
+    return values.values[known], weights
 
 
 def _without_gaps(spent: Mapping[str, float], total_seconds: float) -> dict[str, float]:

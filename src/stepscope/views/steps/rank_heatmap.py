@@ -48,6 +48,7 @@ class Heatmap:
     """The first step of each column."""
     width: int
     values: tuple[tuple[float | None, ...], ...]
+    """The mean of each cell, by rank and column."""
     late: LateRank | None
 
 

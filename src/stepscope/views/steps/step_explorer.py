@@ -42,7 +42,7 @@ MIN_SLOW_PHASE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Bar:
+class StepBar:
     """One step; a step that was not sampled has only some of its phases."""
 
     step: int
@@ -67,8 +67,8 @@ class SlowStep:
 
 
 @dataclass(frozen=True)
-class Bin:
-    """The number of steps in a range of step times."""
+class HistogramBar:
+    """The number of steps with a duration between `low` and `high`."""
 
     low: float
     high: float
@@ -91,12 +91,13 @@ class StepWindow:
     """A range of steps of one rank; the slowest steps are of all ranks if no rank was given."""
 
     from_: int
-    """The first step of the range; JSON calls it `from`."""
+    """The first step of the range."""
     to: int
-    bars: tuple[Bar, ...]
+    bars: tuple[StepBar, ...]
+    """At most 400, sampled evenly; the slowest are always kept."""
     phase_order: tuple[str, ...]
     slowest: tuple[SlowStep, ...]
-    histogram: tuple[Bin, ...]
+    histogram: tuple[HistogramBar, ...]
     percentiles: Percentiles | None
     count: int
     ranks: tuple[int, ...]
@@ -160,7 +161,7 @@ class _Window:
         """The median of each phase."""
         return {name: float(np.median(values.values)) for name, values in self._phases.items() if len(values)}
 
-    def bars(self) -> tuple[Bar, ...]:
+    def bars(self) -> tuple[StepBar, ...]:
         positions = self._drawn_steps()
         steps, times = self.seconds.steps[positions], self.seconds.times[positions]
         columns = {name: values.at(steps) for name, values in self._phases.items()}
@@ -174,7 +175,9 @@ class _Window:
             step, seconds = int(steps[index]), float(self.seconds.values[position])
             if OTHER in columns and not np.isfinite(columns[OTHER][index]):
                 phases[NOT_TIMED] = max(seconds - sum(phases.values()), 0.0)
-            bars.append(Bar(step, float(times[index]), seconds, phases, self.marks.of(step, seconds, phases)))
+            bars.append(
+                StepBar(step, float(times[index]), seconds, phases, self.marks.of(step, seconds, phases))
+            )
         return tuple(bars)
 
     def slow(self, position: int, median: float) -> SlowStep:
@@ -251,7 +254,7 @@ def _slowest(
     return tuple(slowest)
 
 
-def _histogram(values: Floats) -> tuple[Bin, ...]:
+def _histogram(values: Floats) -> tuple[HistogramBar, ...]:
     """Returns even bins up to a little beyond the 99th percentile; the last bin ends at the slowest step.
 
     The bins end at the 95th percentile if the 99th is far away: a few slow steps would put all others into
@@ -259,7 +262,7 @@ def _histogram(values: Floats) -> tuple[Bin, ...]:
     """
     low, high = float(values.min()), float(values.max())
     if high <= low:
-        return (Bin(low, high, len(values)),)
+        return (HistogramBar(low, high, len(values)),)
     p95, p99 = np.percentile(values, [95, 99]).tolist()
     typical = p95 if p95 > low and p99 - low > MAX_TAIL_RATIO * (p95 - low) else p99
     near = min(high, low + 1.25 * (typical - low))
@@ -269,7 +272,7 @@ def _histogram(values: Floats) -> tuple[Bin, ...]:
         edges = np.r_[edges, high]
     counts, _ = np.histogram(values, edges)
     return tuple(
-        Bin(float(begin), float(end), int(count))
+        HistogramBar(float(begin), float(end), int(count))
         for begin, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
     )
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.schema.run import LIVE
+
 if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.run import SegmentInfo
@@ -75,7 +77,7 @@ def segment_seconds(segment: SegmentInfo, now_ns: int) -> float:
         return 0.0
     end_ns = segment.ended_ns
     if end_ns is None:
-        is_live = any(process.status in ("running", "stalled") for process in segment.processes)
+        is_live = any(process.status in LIVE for process in segment.processes)
         end_ns = now_ns if is_live else max(process.last_ns for process in segment.processes)
     return max(end_ns - segment.started_ns, 0) / 1e9
 

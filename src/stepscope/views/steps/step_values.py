@@ -115,11 +115,6 @@ def step_seconds(
     return _between_logs(run, step_values(run, key, rank, low, high))
 
 
-def warm_up(count: int) -> int:
-    """Returns how many first steps to leave out: caches fill, and code is compiled."""
-    return 10 if count >= 100 else 3 if count >= 10 else 0
-
-
 def _last_finite(steps: Ints, values: Floats) -> Ints:
     """Returns the indices of the last finite value of each step, in order of steps."""
     usable = np.flatnonzero(np.abs(values) < MAX_VALUE)  # false for NaN and infinity

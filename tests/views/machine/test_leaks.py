@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import stepscope
+from stepscope.analysis.memory_growth import Growth, LeakVerdict, growth_of
 from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
-from stepscope.views.machine.leaks import Growth, LeakVerdict, growth_of, leaks_of
+from stepscope.views.machine.leaks import leaks_of
 from tests.store.telling import BEGUN_NS, NS, RUN, process
 
 GB = 1e9

@@ -173,6 +173,7 @@ def executed(folder: Path, *before: str, settings: str = "{}") -> None:
     assert done.returncode == 1, done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_with_its_own_name_has_the_console_of_its_launcher(folder: Path) -> None:
     executed(folder, "-m", "stepscope", "run", "--")
     store = stepscope.open_store(folder)
@@ -184,6 +185,7 @@ def test_a_run_with_its_own_name_has_the_console_of_its_launcher(folder: Path) -
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jsonl", [True, False])
 def test_the_traceback_is_read_from_log_files(tmp_path: Path, folder: Path, jsonl: bool) -> None:
     logs = {"logging": {"directory": str(tmp_path / "logs"), "jsonl": jsonl}}
@@ -205,7 +207,7 @@ def test_without_captured_output_the_traceback_of_the_monitor_is_used(start, fol
             raise ValueError("bad value 3")
         train()
     """)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     failure = failure_of(stepscope.open_store(folder).run("plain"))
     assert failure.exception == "ValueError"
     assert failure.traceback.startswith("Traceback (most recent call last):")
@@ -233,6 +235,7 @@ def test_the_traceback_is_that_of_the_failed_rank(made: Made) -> None:
     assert "closed by peer" not in failure.traceback
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_very_first_step_is_recorded(start, folder: Path) -> None:
     process = start(
         """

@@ -28,6 +28,8 @@ from stepscope.views.steps.step_rate import run_seconds
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.usefixtures("without_agent")
+
 EPOCHS = 3
 
 
@@ -96,6 +98,7 @@ def close(expected: float) -> Any:
     return pytest.approx(expected, rel=0.1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_evaluations_checkpoints_and_gaps_between_epochs_are_separate(training: Training) -> None:
     with training.monitor as monitor:
         training.part("startup", lambda: time.sleep(0.1))
@@ -113,6 +116,7 @@ def test_evaluations_checkpoints_and_gaps_between_epochs_are_separate(training: 
     assert spent["epoch_gaps"] >= 0.1 * (EPOCHS - 1)
 
 
+@pytest.mark.slow
 def test_time_between_the_steps_of_a_plain_loop_is_not_training(training: Training) -> None:
     with training.monitor as monitor:
         monitor.watch(training.model, training.optimizer)
@@ -152,6 +156,7 @@ def test_the_class_of_a_model_is_unchanged_after_the_run(training: Training) -> 
     assert "train" not in vars(Model)
 
 
+@pytest.mark.slow
 def test_passes_of_a_model_that_is_not_watched_leave_gaps_between_epochs(training: Training) -> None:
     with training.monitor as monitor:
         for _ in range(EPOCHS):
@@ -183,6 +188,7 @@ def test_time_before_the_start_is_not_part_of_the_first_step(folder: Path) -> No
     assert stepscope.open_store(folder).run("parts").series("step_seconds").values[0] < 0.5
 
 
+@pytest.mark.slow
 def test_the_parts_never_exceed_the_duration_of_the_run(training: Training) -> None:
     time.sleep(0.5)  # the first log call begins the run, and ends a step that began before it
     for _ in range(5):
@@ -217,6 +223,7 @@ def test_a_model_that_raises_when_it_is_compared_still_changes_its_mode(folder: 
             OddModel.is_odd = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_run_begins_when_its_monitor_was_created(folder: Path, is_watched) -> None:
     monitor = TrainingMonitor(run="parts", directory=folder)
@@ -240,6 +247,7 @@ def test_a_run_begins_when_its_monitor_was_created(folder: Path, is_watched) -> 
     assert steps + startup < spent.seconds + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_loader", [True, False])
 def test_an_evaluation_is_detected_if_modules_are_set_to_train_by_hand(folder: Path, has_loader) -> None:
     """As Lightning does: it resets `training` of every module."""
@@ -320,5 +328,5 @@ def test_a_run_that_mostly_evaluates_is_not_called_healthy(folder: Path) -> None
     store.close()
     run = stepscope.open_store(folder).run("run")
     verdict = verdict_for(run, (), figures_of(run), run.diagnose())
-    assert "47 % of wall time is evaluation" in verdict.headline
+    assert "47% of wall time is evaluation" in verdict.headline
     assert verdict.severity == "unknown"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -134,13 +134,13 @@ class TestThePhases:
         assert (warm_up.kind, level.kind) == ("warm-up", "constant")
         assert 97 <= level.first_step <= 101
 
-    def test_a_million_readings_are_split_as_exactly_as_few(self) -> None:
-        rates = np.r_[line(20_000, 0.0, 1e-3), cosine(480_000), np.repeat([1e-4, 1e-5], 250_000)]
+    def test_many_readings_are_split_as_exactly_as_few(self) -> None:
+        rates = np.r_[line(4_000, 0.0, 1e-3), cosine(96_000), np.repeat([1e-4, 1e-5], 50_000)]
         assert parts(judged(rates)) == [
-            ("linear warm-up", 0, 20_000),
-            ("cosine decay", 20_001, 499_999),
-            ("constant", 500_000, 749_999),
-            ("constant", 750_000, 999_999),
+            ("linear warm-up", 0, 4_000),
+            ("cosine decay", 4_001, 99_999),
+            ("constant", 100_000, 149_999),
+            ("constant", 150_000, 199_999),
         ]
 
     def test_a_rarely_logged_rate_is_split_at_its_readings(self) -> None:
@@ -229,29 +229,29 @@ class TestTheEffects:
         for phase in judged(LEVELS, falling((900, 4.0)) + noise(900)).phases:
             assert "half" not in phase.verdict
 
-    @pytest.mark.parametrize("seed", range(10))
-    def test_a_constant_noisy_loss_has_no_measurable_effect(self, seed: int) -> None:
-        schedule = judged(LEVELS, 2.0 + noise(900, 0.3, seed))
-        for phase in schedule.phases:
-            assert phase.verdict == NOTHING
-            assert phase.improvement_ratio is None
-            assert phase.confidence is not None
-            assert phase.confidence < 0.95
+    def test_a_constant_noisy_loss_has_no_measurable_effect(self) -> None:
+        for seed in range(4):
+            schedule = judged(LEVELS, 2.0 + noise(900, 0.3, seed))
+            assert [phase.verdict for phase in schedule.phases] == [NOTHING] * 3
+            assert {phase.improvement_ratio for phase in schedule.phases} == {None}
 
-    def test_false_certain_verdicts_are_as_rare_as_the_confidence_says(self) -> None:
-        certain = 0
-        for seed in range(100):
-            losses = np.random.default_rng(seed).standard_t(2, 900)
-            certain += sum((phase.confidence or 0) >= 0.99 for phase in judged(LEVELS, losses).phases)
-        assert certain <= 6  # of 300
+    def test_false_verdicts_are_as_rare_as_the_confidence_says(self) -> None:
+        confidences = [
+            phase.confidence or 0.0
+            for seed in range(40)
+            for losses in (noise(900, 0.3, seed), np.random.default_rng(seed).standard_t(2, 900))
+            for phase in judged(LEVELS, losses).phases
+        ]
+        assert np.mean(np.array(confidences) >= 0.99) <= 0.02
+        assert np.mean(np.array(confidences) >= 0.95) <= 0.05
 
     def test_a_smoothed_loss_rarely_gives_false_progress(self) -> None:
         certain = 0
-        for seed in range(60):
+        for seed in range(20):
             drawn = noise(950, 1.0, seed)
             smooth = np.convolve(drawn, 0.8 ** np.arange(50), "valid")[:900]
             certain += sum((phase.confidence or 0) >= 0.99 for phase in judged(LEVELS, smooth).phases)
-        assert certain <= 9  # of 180; without regard to likeness it would be a third
+        assert certain <= 3  # of 60; without regard to autocorrelation it would be a third
 
     def test_a_loss_without_noise_is_certain(self) -> None:
         losses = 2.0 * np.exp(-np.arange(900) / 300)
@@ -273,7 +273,7 @@ class TestTheEffects:
     def test_a_less_certain_change_is_called_probable(self) -> None:
         likely = [
             phase
-            for seed in range(40)
+            for seed in range(10)
             for phase in judged(LEVELS, np.repeat([2.0, 1.97, 1.94], 300) + noise(900, 0.05, seed)).phases
             if phase.confidence is not None and 0.95 <= phase.confidence < 0.99
         ]
@@ -312,7 +312,7 @@ class TestALossThatRises:
         assert phase.improvement_ratio is None
 
     def test_noise_at_the_highest_rate_is_not_reported_as_too_high(self) -> None:
-        for seed in range(20):
+        for seed in range(5):
             losses = falling((300, 2.0), (300, 0.0), (400, 1.0)) + noise(1000, 0.3, seed)
             assert not any("too high" in phase.verdict for phase in judged(self.RATES, losses).phases)
 
@@ -397,7 +397,9 @@ def test_for_any_input_phases_are_contiguous_and_judged(
         assert phase.confidence is None or 0 <= phase.confidence <= 1
 
 
+@pytest.mark.slow
 @given(arrays.arrays(np.float64, st.integers(2, 300), elements=st.floats(0, 1)))
+@example(np.array([0.5] * 13 + [2.2e-313, 0.5, 0.0, 0.5, 1.0]))
 def test_for_any_rate_each_reading_is_in_one_phase(rates: np.ndarray) -> None:
     schedule = judged(rates)
     if schedule.phases:

@@ -20,7 +20,7 @@ def texts(made: Made, **options: object) -> list[str]:
 def test_a_console_that_was_not_captured_says_what_to_do(made: Made) -> None:
     made.process()
     console_json = as_json(console_of(made.run()))
-    assert " ".join(console_json) == "lines total captured why_not how file"
+    assert " ".join(console_json) == "lines total captured why_not how file failure"
     assert (console_json["lines"], console_json["captured"]) == ([], False)
     assert "stepscope run -- python train.py" in console_json["why_not"]
 

@@ -91,6 +91,44 @@ def test_a_sampling_probability_applies_until_the_next_one(made: Made) -> None:
     assert shares(made)["forward"] == pytest.approx(0.04 / 0.07, rel=1e-6)
 
 
+def test_one_long_step_that_happens_to_be_sampled_does_not_stand_for_usual_ones(made: Made) -> None:
+    """A step takes 30 ms, 20 of them other time; two of 1,000 wait for a second in backward, one sampled."""
+    made.process()
+    backward = np.full(1000, 0.01)
+    backward[[500, 777]] = 1.0
+    kept = np.arange(0, 1000, 50)
+    made.log({"step_seconds": backward + 0.02})
+    made.log(
+        {
+            "phase/backward_seconds": backward[kept],
+            "phase/other_seconds": np.full(20, 0.02),
+            "phase/sampled_ratio": np.full(20, 0.02),
+        },
+        kept,
+    )
+    expected = float(backward.sum() / (backward + 0.02).sum())
+    assert shares(made)["backward"] == pytest.approx(expected, rel=1e-6)
+    assert verdict_shares(made) == pytest.approx(shares(made))
+
+
+def test_sampled_steps_that_are_longer_by_chance_do_not_take_from_other_time(made: Made) -> None:
+    """A machine that is busy now and then: half of the steps, and most sampled ones, take 10 ms longer."""
+    made.process()
+    backward = np.where(np.arange(1000) % 2 == 0, 0.02, 0.01)
+    kept = np.r_[np.arange(0, 1000, 50), np.arange(25, 1000, 200)]
+    made.log({"step_seconds": backward + 0.02})
+    made.log(
+        {
+            "phase/backward_seconds": backward[kept],
+            "phase/other_seconds": np.full(len(kept), 0.02),
+            "phase/sampled_ratio": np.full(len(kept), len(kept) / 1000),
+        },
+        kept,
+    )
+    assert shares(made)["other"] == pytest.approx(20 / 35, abs=0.06)
+    assert verdict_shares(made) == pytest.approx(shares(made))
+
+
 def test_an_evaluation_between_steps_is_not_part_of_a_step(made: Made) -> None:
     made.process()
     trained(made)
@@ -122,3 +160,39 @@ def test_steps_that_are_not_timed_have_no_phases(made: Made) -> None:
     made.process()
     made.log({"loss": [1.0, 2.0], "phase/data_seconds": 0.1})
     assert shares(made) == {}
+
+
+def test_what_stepscope_itself_takes_in_sampled_steps_is_no_phase(made: Made) -> None:
+    """A step takes 1 ms, of which 0.2 ms are other time; a sampled one takes 0.6 ms more."""
+    made.process()
+    kept = np.arange(0, 1000, 10)
+    taken = np.full(1000, 0.001)
+    taken[kept] += 0.0006
+    made.log({"step_seconds": taken})
+    made.log(
+        {
+            "phase/forward_seconds": np.full(100, 0.0008),
+            "phase/other_seconds": np.full(100, 0.0008),
+            "phase/sampled_ratio": np.full(100, 0.1),
+        },
+        kept,
+    )
+    assert shares(made)["forward"] == pytest.approx(0.8, rel=0.06)
+    assert shares(made)["other"] == pytest.approx(0.2, rel=0.25)
+    assert verdict_shares(made) == pytest.approx(shares(made))
+
+
+def test_a_few_steps_that_represent_hundreds_each_are_no_ground_for_a_verdict(made: Made) -> None:
+    made.process()
+    kept = np.r_[np.arange(10), 300, 500]
+    made.log({"step_seconds": np.full(600, 0.001)})
+    made.log(
+        {
+            "phase/forward_seconds": np.full(12, 0.0002),
+            "phase/other_seconds": np.full(12, 0.0008),
+            "phase/sampled_ratio": np.r_[np.ones(10), 0.005, 0.005],
+        },
+        kept,
+    )
+    assert verdict_shares(made) == {}
+    assert shares(made)["other"] == pytest.approx(0.8)

@@ -1,0 +1,133 @@
+"""The diagnosis page: the findings of a run with evidence and advice, and the checks that passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepscope.analysis.diagnose import Considered  # noqa: TC001 - the schema of the API reads it
+from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
+from stepscope.schema import finding as schema
+from stepscope.schema.finding import Estimate, Evidence, Remedy, Severity
+from stepscope.schema.run import LIVE
+from stepscope.views.logs.console_lines import Failure  # noqa: TC001 - the schema of the API reads it
+from stepscope.views.logs.run_failure import failure_of
+from stepscope.views.overview.run_verdict import verdict_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from stepscope.reading import Run
+    from stepscope.views.run_figures import RunFigures
+
+    _Part = TypeVar("_Part", Evidence, Remedy, Estimate)
+
+_NOT_STORED = schema.Finding("", "", "", "", "info", 0.0, 0.0, 0.0).as_dict()
+"""The values of fields that a stored finding may lack."""
+
+
+@dataclass(frozen=True)
+class FindingChart:
+    """The chart that shows a finding."""
+
+    keys: tuple[str, ...]
+    from_: int | None
+    """The first step to show; None for the start of the run."""
+    to: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of a run, with evidence and advice."""
+
+    id: str
+    """The kind of problem, such as `input.exposed_wait`."""
+    key: str
+    """The id and its subject: unique in a run."""
+    title: str
+    headline: str
+    """What is wrong, in one sentence with its most important number."""
+    detail: str
+    severity: Severity
+    confidence: float
+    """From 0 to 1: how consistent the evidence is, and how much of it there is."""
+    share: float | None
+    """The share of time that could be saved; None for a risk."""
+    open: bool
+    muted: bool
+    first_step: int | None
+    last_step: int | None
+    first_time: float
+    last_time: float
+    rank: int | None
+    """The rank that is affected most; None if it concerns the whole run."""
+    device: str
+    where: str
+    """The line of the user's code that is responsible; empty if it is not known."""
+    evidence: tuple[Evidence, ...]
+    chart: FindingChart | None
+    ruled_out: tuple[str, ...]
+    """Other causes that the evidence excludes."""
+    remedies: tuple[Remedy, ...]
+    tries: tuple[str, ...]
+    """What to try, in a few words each."""
+    estimate: Estimate | None
+    how: str
+    """How it was computed."""
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings of a run, and the checks that passed."""
+
+    verdict: Verdict
+    failure: Failure | None
+    """Why the run failed; None if it did not."""
+    findings: tuple[Finding, ...]
+    considered: tuple[Considered, ...]
+    """Checks that passed, or could not run."""
+
+
+def findings_page_of(run: Run, muted: Collection[str], figures: RunFigures) -> Findings:
+    """Returns the diagnosis page of a run; an ended run that no agent has analysed is analysed now."""
+    diagnosis = run.diagnose()
+    shown = listed_findings(run.findings(), muted)
+    if not shown and run.status not in LIVE:
+        shown = listed_findings((finding.as_dict() for finding in diagnosis.findings), muted)
+    return Findings(
+        verdict=verdict_for(run, muted, figures, diagnosis),
+        failure=failure_of(run),
+        findings=shown,
+        considered=diagnosis.considered,
+    )
+
+
+def listed_findings(stored: Iterable[Mapping[str, Any]], muted: Collection[str]) -> tuple[Finding, ...]:
+    """Returns stored findings, each with whether it is muted; those that no page can show are left out."""
+    findings = (_finding(document, muted) for document in stored if "key" in document)
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def _finding(stored: Mapping[str, Any], muted: Collection[str]) -> Finding | None:
+    """Returns a finding; None if another program has stored something else under this name."""
+    document = {name: stored.get(name, empty) for name, empty in _NOT_STORED.items()}
+    chart, estimate = document["chart"], document["estimate"]
+    names = {str(document["id"]), str(document["key"])}
+    try:
+        return Finding(
+            **{
+                **document,
+                "muted": not names.isdisjoint(muted),
+                "evidence": tuple(_part(Evidence, part) for part in document["evidence"]),
+                "chart": None if chart is None else FindingChart(chart["keys"], chart["from"], chart["to"]),
+                "remedies": tuple(_part(Remedy, part) for part in document["remedies"]),
+                "estimate": None if estimate is None else _part(Estimate, estimate),
+            }
+        )
+    except (TypeError, LookupError):
+        return None
+
+
+def _part(kind: type[_Part], stored: Mapping[str, Any]) -> _Part:
+    return kind(**{field.name: stored[field.name] for field in fields(kind) if field.name in stored})
