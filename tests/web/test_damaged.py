@@ -10,9 +10,9 @@ import sqlite3
 import pytest
 
 from stepscope.errors import StoreError
-from stepscope.store.connecting import connect_to_read
+from stepscope.store.open import find_damage
 from stepscope.store.sqlite import SqliteStore
-from stepscope.web import reader_pool
+from stepscope.store.sqlite.connecting import connect_to_read
 from tests.web.asking import API, RUN, app_of, ask, error_of, get, process, rich_store
 
 PAGES = (
@@ -70,7 +70,7 @@ def test_a_damaged_page_is_found_before_anything_is_read(folder) -> None:
     content = bytearray(path.read_bytes())
     content[4096 : 4096 + 200] = b"\xff" * 200
     path.write_bytes(content)
-    assert reader_pool.quick_check(path) is not None
+    assert find_damage(folder, 5.0) is not None
     found = ask(app_of(folder), f"{API}/runs")
     assert found.status_code == 409
     assert "Restore it from a copy" in error_of(found)
@@ -121,7 +121,7 @@ def test_a_reader_writes_nothing_loads_nothing_and_reserves_little(folder) -> No
 
 def test_a_check_that_takes_too_long_is_given_up(folder) -> None:
     rich_store(folder).close()
-    assert reader_pool.quick_check(folder / "store.sqlite", seconds=-1.0) is None
+    assert find_damage(folder, -1.0) is None
 
 
 def test_a_store_of_a_newer_version_is_said_to_be_unreadable(folder) -> None:

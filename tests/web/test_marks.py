@@ -9,7 +9,8 @@ import stat
 import pytest
 
 from stepscope.errors import StoreError
-from stepscope.web.marks import Mark, Marks
+from stepscope.store.mark_store import Mark
+from stepscope.store.open import open_marks
 from tests.web.asking import API, RUN, app_of, ask, error_of, get
 
 MARKS = f"{API}/runs/{RUN}/marks"
@@ -60,7 +61,7 @@ def test_layouts_are_any_object_and_empty_by_default(app) -> None:
 
 
 def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing_said(tmp_path) -> None:
-    marks = Marks(tmp_path)
+    marks = open_marks(tmp_path)
     assert marks.tags("a") == ()
     assert os.listdir(tmp_path) == []
     before = os.umask(0)
@@ -74,15 +75,15 @@ def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing
 
 
 def test_a_file_of_a_newer_version_is_left_alone(tmp_path) -> None:
-    Marks(tmp_path).change("a", tags=["x"])
+    open_marks(tmp_path).change("a", tags=["x"])
     with sqlite3.connect(tmp_path / "page.sqlite") as file:
         file.execute("PRAGMA user_version = 2")
     with pytest.raises(StoreError, match="has version 2, this stepscope knows up to 1"):
-        Marks(tmp_path).tags("a")
+        open_marks(tmp_path).tags("a")
 
 
 def test_a_run_without_marks_has_default_values(tmp_path) -> None:
-    marks = Marks(tmp_path)
+    marks = open_marks(tmp_path)
     marks.change("a", archived=True)
     assert marks.of("b") == Mark()
     assert marks.of("a") == Mark(archived=True)
@@ -98,7 +99,7 @@ def test_a_run_without_marks_has_default_values(tmp_path) -> None:
 def test_a_muted_finding_is_no_longer_the_verdict(folder, store) -> None:
     found = {
         "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
-        "headline": "41 % waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
+        "headline": "41% waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
         "open": True, "muted": False,
         "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
         "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
@@ -108,9 +109,9 @@ def test_a_muted_finding_is_no_longer_the_verdict(folder, store) -> None:
         store.put_finding(RUN, found, 10**9)
     app = app_of(folder)
     before = get(app, f"/runs/{RUN}/findings")
-    assert ("41 % waits" in before["verdict"]["headline"], before["findings"][0]["muted"]) == (True, False)
+    assert ("41% waits" in before["verdict"]["headline"], before["findings"][0]["muted"]) == (True, False)
     ask(app, MARKS, "PUT", json={"muted": ["input.exposed_wait"]})
     after = get(app, f"/runs/{RUN}/findings")
-    assert "41 % waits" not in after["verdict"]["headline"]
+    assert "41% waits" not in after["verdict"]["headline"]
     assert after["findings"][0]["muted"] is True
     assert after["considered"]

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from stepscope.views.run_figures import figures_of
 from tests.web.asking import API, app_of, ask
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("without_agent")
 
 KILLED = """
 import os, signal, stepscope, sys
@@ -65,6 +68,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(failing, 20)
     failing.stop_monitoring("failed", "ValueError: bad")
     subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False)
+    deadline = time.monotonic() + 60
+    while stepscope.open_store(folder).run("killed").status != "crashed":
+        assert time.monotonic() < deadline  # an agent may see it later, but not that late
+        time.sleep(0.05)
     with TrainingMonitor(run="own names", directory=folder) as monitor:
         for step in range(10):
             monitor.log({"reward": float(step)}, step=2 * step)
@@ -87,6 +94,7 @@ def _in_the_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_DIR", str(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_line_says_what_the_list_says(rows, capsys, name: str) -> None:
     row = rows[name]
@@ -120,6 +128,7 @@ def test_python_says_what_the_list_says(folder: Path, rows, name: str) -> None:
         assert row["loss_best"] == points.values[~(points.values != points.values)].min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_of_a_run_says_what_the_list_says(folder: Path, rows, name: str) -> None:
     row = rows[name]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
+from stepscope.store.open import open_marks
 from stepscope.views.runs.run_rows import FigureCache, run_row, run_rows
 from stepscope.web.access.keyring import Keyring
-from stepscope.web.marks import Marks
 from stepscope.web.reader_pool import ReaderPool
 from stepscope.web.server.demo_run import Demo
 
@@ -38,7 +38,7 @@ class AppState:
 
         self.options, self.now_ns = options, now_ns
         self.readers = ReaderPool(options.folder)
-        self.marks = Marks(options.folder)
+        self.marks = open_marks(options.folder)
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
         self.page_rules = PageRules(options.folder)

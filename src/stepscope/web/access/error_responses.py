@@ -6,6 +6,7 @@ import html
 import json
 import logging
 import secrets
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, Response
@@ -24,6 +25,22 @@ NEEDS_LOGIN = (
 WRONG_LOGIN = f"This token is wrong or has been replaced. {NEEDS_LOGIN}"
 
 
+@dataclass(frozen=True)
+class ErrorText:
+    """What went wrong."""
+
+    message: str
+    id: str
+    """The same id is in the server's log."""
+
+
+@dataclass(frozen=True)
+class ErrorBody:
+    """The body of every error."""
+
+    error: ErrorText
+
+
 def new_id() -> str:
     """An id that connects a response with a line of the log."""
     return secrets.token_hex(6)
@@ -33,9 +50,8 @@ def error_response(
     status: int, message: str, *, error_id: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An error as JSON."""
-    error_id = error_id or new_id()
-    body = json.dumps({"error": {"message": message, "id": error_id}})
-    return Response(body, status, dict(headers or {}), "application/json")
+    body = ErrorBody(ErrorText(message, error_id or new_id()))
+    return Response(json.dumps(asdict(body)), status, dict(headers or {}), "application/json")
 
 
 def plain_page(status: int, title: str, text: str, *, links: Mapping[str, str] | None = None) -> Response:

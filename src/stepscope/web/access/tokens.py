@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from stepscope.errors import ConfigError
+from stepscope.filesystem import atomic_file, write_once
 
 FILE_NAME = "server.token"
 MIN_CHARACTERS = 16
@@ -36,11 +37,11 @@ def token_of(path: Path) -> str:
 
 def new_token(path: Path) -> str:
     """Replaces the token in a file; the old one is no longer valid."""
-    temporary = _write_temporary(path)
     try:
-        temporary.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, 0o600) as temporary:
+            temporary.write_bytes(_random_token())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
     return token_of(path)
 
@@ -78,33 +79,16 @@ def _read(path: Path) -> str | None:
 
 
 def _create_once(path: Path) -> None:
-    """Writes a token and links it into place; another server may do the same at the same time."""
-    temporary = _write_temporary(path)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        temporary.unlink()
-
-
-def _write_temporary(path: Path) -> Path:
-    """Writes a new token to a temporary file in the same folder."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    """Writes a token, unless another server has written one at the same time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(temporary, flags, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-            os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
-        finally:
-            os.close(descriptor)
+        write_once(path, _random_token(), 0o600)
     except OSError as error:
         raise _cannot_write(path, error) from error
-    return temporary
+
+
+def _random_token() -> bytes:
+    return f"{secrets.token_urlsafe(32)}\n".encode()
 
 
 def _cannot_write(path: Path, error: OSError) -> ConfigError:

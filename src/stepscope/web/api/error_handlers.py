@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from stepscope.errors import NotFound, StepscopeError
+from stepscope.errors import NotFound, StepscopeError, StoreDamaged
 from stepscope.web.access.error_responses import INTERNAL_ERROR, error_response
-from stepscope.web.reader_pool import StoreDamaged
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

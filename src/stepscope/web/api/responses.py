@@ -21,16 +21,18 @@ JSON = "application/json"
 BINARY = "application/octet-stream"
 
 
-def plain(value: Any) -> Any:
-    """Converts to dictionaries, lists, text and finite numbers; NaN and infinity become None.
+def json_name(field: str) -> str:
+    """The name of a field in JSON; one that is a keyword of Python ends in an underscore there: `from_`."""
+    return field.rstrip("_")
 
-    A field named like a Python keyword ends in an underscore in Python, and not here: `from_`.
-    """
+
+def plain(value: Any) -> Any:
+    """Converts to dictionaries, lists, text and finite numbers; NaN and infinity become None."""
     if value is None or isinstance(value, str | bool | int | float):
         return None if isinstance(value, float) and not math.isfinite(value) else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {field.name.rstrip("_"): plain(getattr(value, field.name)) for field in fields}
+        return {json_name(field.name): plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, np.generic | np.ndarray):

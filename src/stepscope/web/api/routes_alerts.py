@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
@@ -10,18 +11,26 @@ from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.channels.base import DeliveryError
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.schema.alert import AlertDetail, Notice
+from stepscope.views.alerts.alert_list import AlertList, alerts_of
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import DONE, AlertId, ChannelName, StateOf
+from stepscope.web.api.request_bodies import EndedSilence, NewSilence  # noqa: TC001 - FastAPI reads it
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.shapes_alerts import AlertList, Delivered, EndedSilence, NewSilence
 
 router = APIRouter(tags=["alerts"])
 
 
-@router.get("/alerts", response_model=AlertList)
+@dataclass(frozen=True)
+class Delivered:
+    """Whether a test notice was delivered."""
+
+    delivered: bool
+    message: str
+
+
+@router.get("/alerts", response_model=answer(AlertList))
 def alerts(state: StateOf) -> Response:
     """Open and past alerts, the rules in force, channels and silences."""
-    from stepscope.views.alerts.alert_list import alerts_of
-
     with state.readers.open() as opened:
         return json_response(
             alerts_of(
@@ -66,7 +75,7 @@ def acknowledge(state: StateOf, alert_id: AlertId) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/channels/{name}/test", response_model=Delivered)
+@router.post("/channels/{name}/test", response_model=answer(Delivered))
 def test_channel(state: StateOf, name: ChannelName) -> Response:
     """Sends a test notice by a channel of the settings."""
     channels = {**DEFAULT_CHANNELS, **state.options.settings.alerts.channels}
@@ -79,5 +88,5 @@ def test_channel(state: StateOf, name: ChannelName) -> Response:
         channel = make_channel(name, channels[name])
         channel.send(notice)
     except (DeliveryError, StepscopeError) as error:
-        return json_response({"delivered": False, "message": str(error)})
-    return json_response({"delivered": True, "message": f"Sent to {channel.target}."})
+        return json_response(Delivered(delivered=False, message=str(error)))
+    return json_response(Delivered(delivered=True, message=f"Sent to {channel.target}."))

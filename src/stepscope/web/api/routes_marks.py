@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
+from stepscope.views.runs.marks import Note
+from stepscope.views.runs.run_rows import RunRow
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, StateOf
+from stepscope.web.api.request_bodies import Layout, NewMarks, NewNote
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.shapes_alerts import Layout, NewMarks, NewNote, Started
-from stepscope.web.api.shapes_runs import Note, RunRow
 
 router = APIRouter(tags=["marks"])
 
@@ -19,7 +22,14 @@ MAX_LAYOUT_BYTES = 64 * 1024
 MAX_NOTES = 1000
 
 
-@router.put("/runs/{run_id}/marks", response_model=RunRow)
+@dataclass(frozen=True)
+class Started:
+    """The run that was started."""
+
+    run: str
+
+
+@router.put("/runs/{run_id}/marks", response_model=answer(RunRow))
 def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
     """Changes name, tags, colour, archived flag or muted findings of a run; omitted fields stay."""
     with state.readers.open() as opened:
@@ -31,7 +41,7 @@ def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
         return json_response(state.row(run))
 
 
-@router.post("/runs/{run_id}/notes", response_model=Note)
+@router.post("/runs/{run_id}/notes", response_model=answer(Note))
 def add_note(state: StateOf, run_id: RunId, body: NewNote) -> Response:
     """Adds a note at a step, at a time, or on the whole run."""
     with state.readers.open() as opened:
@@ -68,7 +78,7 @@ def change_layout(state: StateOf, page: PageName, body: Layout) -> Response:
     return json_response(body)
 
 
-@router.post("/demo", response_model=Started)
+@router.post("/demo", response_model=answer(Started))
 def play_demo(state: StateOf) -> Response:
     """Starts a demo run, if the server may write to the store folder."""
-    return json_response({"run": state.demo.play()})
+    return json_response(Started(state.demo.play()))

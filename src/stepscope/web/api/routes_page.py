@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(include_in_schema=False)
 
+PAGE_FOLDER: Traversable = resources.files("stepscope.web") / "page"
 INDEX = "index.html"
 BASE = '<base href="/">'
 CACHE_FOREVER = "private, max-age=31536000, immutable"
@@ -39,7 +40,7 @@ MEDIA_TYPES = {
 @router.api_route("/assets/{name}", methods=["GET", "HEAD"])
 def asset(name: str) -> Response:
     """A built file whose name changes with its content, so that browsers may cache it forever."""
-    file = _file_in(_page_folder() / "assets", name)
+    file = _file_in(PAGE_FOLDER / "assets", name)
     if file is None:
         raise HTTPException(404)
     return Response(file.read_bytes(), headers={"Cache-Control": CACHE_FOREVER}, media_type=_media_type(name))
@@ -56,10 +57,10 @@ def nothing(rest: str) -> Response:
 def page(request: Request, state: StateOf, path: str) -> Response:
     """The page, for every path of it, or a file in its folder."""
     del request
-    file = _file_in(_page_folder(), path)
+    file = _file_in(PAGE_FOLDER, path)
     if file is not None and path != INDEX:
         return Response(file.read_bytes(), media_type=_media_type(path))
-    index = _file_in(_page_folder(), INDEX)
+    index = _file_in(PAGE_FOLDER, INDEX)
     base_path = state.options.base_path.rstrip("/")
     if index is None:
         return plain_page(
@@ -70,10 +71,6 @@ def page(request: Request, state: StateOf, path: str) -> Response:
         )
     text = index.read_text(encoding="utf-8").replace(BASE, f'<base href="{html.escape(base_path)}/">')
     return Response(text, media_type=MEDIA_TYPES["html"])
-
-
-def _page_folder() -> Traversable:
-    return resources.files("stepscope.web") / "page"
 
 
 def _file_in(folder: Traversable, name: str) -> Traversable | None:

@@ -10,9 +10,11 @@ from fastapi.exceptions import HTTPException
 from stepscope.alerts.rule_list import list_rules
 from stepscope.errors import ConfigError, NotFound
 from stepscope.views.alerts.alert_list import rules_of_live_runs
+from stepscope.views.alerts.rule_check import RuleCheck, check_rule
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import DONE, RuleName, StateOf
+from stepscope.web.api.request_bodies import CheckedCondition, NewRule  # noqa: TC001 - FastAPI reads it
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.shapes_alerts import CheckedCondition, NewRule, RuleCheck
 
 router = APIRouter(tags=["alerts"])
 
@@ -40,11 +42,9 @@ def delete_rule(state: StateOf, name: RuleName) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/alerts/rules/check", response_model=RuleCheck)
+@router.post("/alerts/rules/check", response_model=answer(RuleCheck))
 def check(state: StateOf, body: CheckedCondition) -> Response:
     """Whether a condition is valid, which keys it uses, and whether it is true in a run now."""
-    from stepscope.views.alerts.rule_check import check_rule
-
     if body.run is None:
         return json_response(check_rule(body.when))
     with state.readers.open() as opened:

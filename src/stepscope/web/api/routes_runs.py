@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.schema.run import LIVE
-from stepscope.web.api import shapes_overview as shapes
+from stepscope.views.compare.comparison import MAX_RUNS, Comparison, compare
+from stepscope.views.logs.console_lines import Console, console_of
+from stepscope.views.logs.run_failure import failure_of
+from stepscope.views.overview.overview import Overview, overview_of
+from stepscope.views.overview.run_findings import Findings, findings_page_of
+from stepscope.views.run_config import RunConfig, config_of
+from stepscope.views.runs.home import Home, home_of
+from stepscope.views.runs.run_list import RunList, filtered
+from stepscope.views.steps.rank_heatmap import Heatmap, heatmap_of
+from stepscope.views.steps.step_explorer import StepWindow, steps_of
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import (
     High,
     Low,
@@ -20,14 +29,7 @@ from stepscope.web.api.parameters import (
     split_keys,
 )
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.run_head import run_head_of, server_info, shared_axes
-from stepscope.web.api.shapes_logs import Console
-from stepscope.web.api.shapes_runs import Health, Home, Meta, RunHead, RunList
-from stepscope.web.live.live_rows import findings
-
-if TYPE_CHECKING:
-    from stepscope.views.runs.run_rows import RunRow
-    from stepscope.web.app_state import AppState
+from stepscope.web.api.run_head import Health, Meta, RunHead, run_head_of, server_info, shared_axes
 
 router = APIRouter(tags=["runs"])
 
@@ -57,29 +59,27 @@ SORTS = Literal[
 MAX_CONFIG_KEYS = 500
 
 
-@router.get("/health", response_model=Health)
+@router.get("/health", response_model=answer(Health))
 def health() -> Response:
     """Whether the server is up; needs no token."""
-    return json_response({"status": "ok"})
+    return json_response(Health("ok"))
 
 
-@router.get("/meta", response_model=Meta)
+@router.get("/meta", response_model=answer(Meta))
 def meta(state: StateOf) -> Response:
     """Version, store and state of the server."""
     with state.readers.open() as opened:
         return json_response(server_info(state, opened))
 
 
-@router.get("/home", response_model=Home)
+@router.get("/home", response_model=answer(Home))
 def home(state: StateOf) -> Response:
     """Running runs, what needs attention, recent runs, and hosts."""
-    from stepscope.views.runs.home import home_of
-
     with state.readers.open() as opened:
         return json_response(home_of(opened.runs, state.marks, state.now_ns(), state.kept))
 
 
-@router.get("/runs", response_model=RunList)
+@router.get("/runs", response_model=answer(RunList))
 def runs(  # noqa: PLR0913 - the parameters of a list
     state: StateOf,
     *,
@@ -94,48 +94,33 @@ def runs(  # noqa: PLR0913 - the parameters of a list
     with state.readers.open() as opened:
         rows = state.rows(opened)
     shown = [row for row in rows if archived or not row.archived]
-    matching, filter_error = _filtered(state, shown, filter)
+    matching, filter_error = filtered(shown, filter, state.now_ns())
     # Rows that lack the figure come last in either direction.
     sortable = [row for row in matching if getattr(row, sort) is not None]
     sortable.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
     matching = sortable + [row for row in matching if getattr(row, sort) is None]
     return json_response(
-        {
-            "total": len(matching),
-            "runs": matching[offset : offset + limit],
-            "filter_error": filter_error,
-            "config_keys": sorted({name for row in rows for name in row.config})[:MAX_CONFIG_KEYS],
-            "tags": sorted({tag for row in rows for tag in row.tags}),
-            "attention": sum(row.attention is not None for row in shown),
-        }
+        RunList(
+            total=len(matching),
+            runs=tuple(matching[offset : offset + limit]),
+            filter_error=filter_error,
+            config_keys=tuple(sorted({name for row in rows for name in row.config})[:MAX_CONFIG_KEYS]),
+            tags=tuple(sorted({tag for row in rows for tag in row.tags})),
+            attention=sum(row.attention is not None for row in shown),
+        )
     )
 
 
-def _filtered(state: AppState, rows: list[RunRow], text: str) -> tuple[list[RunRow], dict[str, Any] | None]:
-    if not text.strip():
-        return rows, None
-    from stepscope.views.runs.filter import FilterError, parse
-
-    now_ns = state.now_ns()
-    try:
-        run_filter = parse(text)
-        return [row for row in rows if run_filter.matches(row, now_ns)], None
-    except FilterError as error:
-        return rows, {"message": str(error), "begin": error.begin, "end": error.end}
-
-
-@router.get("/runs/{run_id}", response_model=RunHead)
+@router.get("/runs/{run_id}", response_model=answer(RunHead))
 def run_head(state: StateOf, run_id: RunId) -> Response:
     """The header of a run's pages, and the cursor to follow the run from."""
     with state.readers.open() as opened, opened.reader.moment():
         return json_response(run_head_of(state, opened, opened.run(run_id)))
 
 
-@router.get("/runs/{run_id}/overview", response_model=shapes.Overview)
+@router.get("/runs/{run_id}/overview", response_model=answer(Overview))
 def overview(state: StateOf, run_id: RunId) -> Response:
     """One run at a glance: verdict, tiles, charts, events, alerts, environment."""
-    from stepscope.views.overview.overview import overview_of
-
     with state.readers.open() as opened:
         return json_response(
             overview_of(
@@ -149,16 +134,14 @@ def overview(state: StateOf, run_id: RunId) -> Response:
         )
 
 
-@router.get("/runs/{run_id}/steps", response_model=shapes.StepWindow)
+@router.get("/runs/{run_id}/steps", response_model=answer(StepWindow))
 def steps(state: StateOf, run_id: RunId, low: Low = None, high: High = None, rank: Rank = None) -> Response:
     """Steps of a range and their phases, the slowest steps, and a histogram of step time."""
-    from stepscope.views.steps.step_explorer import steps_of
-
     with state.readers.open() as opened:
         return json_response(steps_of(opened.run(run_id), low, high, rank))
 
 
-@router.get("/runs/{run_id}/heatmap", response_model=shapes.Heatmap)
+@router.get("/runs/{run_id}/heatmap", response_model=answer(Heatmap))
 def heatmap(
     state: StateOf,
     run_id: RunId,
@@ -168,35 +151,20 @@ def heatmap(
     columns: Annotated[int, Query(ge=1, le=2000, description="Maximum number of columns.")] = 200,
 ) -> Response:
     """The values of a key by rank and step."""
-    from stepscope.views.steps.rank_heatmap import heatmap_of
-
     with state.readers.open() as opened:
         return json_response(heatmap_of(opened.run(run_id), key, low, high, columns))
 
 
-@router.get("/runs/{run_id}/findings", response_model=shapes.Findings)
+@router.get("/runs/{run_id}/findings", response_model=answer(Findings))
 def run_findings(state: StateOf, run_id: RunId) -> Response:
     """The findings of a run, with evidence and advice, and the checks that passed."""
-    from stepscope.views.logs.run_failure import failure_of
-    from stepscope.views.overview.run_verdict import verdict_for
-
     with state.readers.open() as opened:
         run = opened.run(run_id)
-        diagnosis = run.diagnose()
         figures = state.kept.of(run, state.now_ns())
-        # A run that has ended and that no agent has analysed is analysed now.
-        fresh = [] if run.status in LIVE else [finding.as_dict() for finding in diagnosis.findings]
-        return json_response(
-            {
-                "verdict": verdict_for(run, state.marks.muted(run.id), figures, diagnosis),
-                "failure": failure_of(run),
-                "findings": findings(state, run) or fresh,
-                "considered": diagnosis.considered,
-            }
-        )
+        return json_response(findings_page_of(run, state.marks.muted(run.id), figures))
 
 
-@router.get("/runs/{run_id}/logs", response_model=Console)
+@router.get("/runs/{run_id}/logs", response_model=answer(Console))
 def logs(
     state: StateOf,
     run_id: RunId,
@@ -204,24 +172,19 @@ def logs(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number of lines, newest kept.")] = 500,
 ) -> Response:
     """The last lines a run printed."""
-    from stepscope.views.logs.console_lines import console_of
-    from stepscope.views.logs.run_failure import failure_of
-
     with state.readers.open() as opened:
         run = opened.run(run_id)
-        return json_response({**vars(console_of(run, search, limit)), "failure": failure_of(run)})
+        return json_response(console_of(run, search, limit, failure=failure_of(run)))
 
 
-@router.get("/runs/{run_id}/config", response_model=shapes.RunConfig)
+@router.get("/runs/{run_id}/config", response_model=answer(RunConfig))
 def config(state: StateOf, run_id: RunId) -> Response:
     """What a run was started with: configuration, command, versions, code."""
-    from stepscope.views.run_config import config_of
-
     with state.readers.open() as opened:
         return json_response(config_of(opened.run(run_id)))
 
 
-@router.get("/compare", response_model=shapes.Comparison)
+@router.get("/compare", response_model=answer(Comparison))
 def compare_runs(
     state: StateOf,
     runs: Annotated[str, Query(min_length=1, max_length=10_000, description="Ids separated by commas.")],
@@ -237,8 +200,6 @@ def compare_runs(
     ] = "excluded",
 ) -> Response:
     """Several runs side by side: figures against a baseline, groups, configuration, verdicts."""
-    from stepscope.views.compare.comparison import MAX_RUNS, compare
-
     ids = split_keys([runs])
     if not 1 <= len(ids) <= MAX_RUNS:
         raise HTTPException(400, f"runs names {len(ids)} runs; 1 to {MAX_RUNS} can be compared.")
@@ -248,14 +209,16 @@ def compare_runs(
         baseline_run = opened.run(baseline) if baseline else compared_runs[0]
         if all(run.id != baseline_run.id for run in compared_runs):
             raise NotFound(f"The baseline {baseline!r} is none of the runs compared.")
-        comparison = compare(
-            compared_runs,
-            baseline_run.id,
-            preset,
-            group_by=group or None,
-            with_warm_up=warm_up == "included",
-            marks=state.marks,
-            now_ns=state.now_ns(),
-            cache=state.kept,
+        return json_response(
+            compare(
+                compared_runs,
+                baseline_run.id,
+                preset,
+                group_by=group or None,
+                with_warm_up=warm_up == "included",
+                marks=state.marks,
+                now_ns=state.now_ns(),
+                cache=state.kept,
+                axes=shared_axes(opened, compared_runs),
+            )
         )
-        return json_response({**vars(comparison), **shared_axes(opened, compared_runs)})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
+from stepscope.views.metrics.catalogue import Catalogue, catalogue_of
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import (
     Axis,
     Buckets,
@@ -26,11 +28,11 @@ from stepscope.web.api.parameters import (
 from stepscope.web.api.responses import BINARY, columns_to_bytes, etag_of, json_response, matches_etag
 from stepscope.web.api.run_head import cursor_of
 from stepscope.web.api.series import SeriesQuery, SeriesReader, places_of
-from stepscope.web.api.shapes_series import COLUMNS, Catalogue, SeriesHeader
+from stepscope.web.api.series_header import COLUMNS, SeriesHeader
 
 if TYPE_CHECKING:
-    from stepscope.store.following import Counter
-    from stepscope.web.api.series import Part, Place
+    from stepscope.store.base import Counter
+    from stepscope.web.api.series import Place
 
 router = APIRouter(tags=["series"])
 
@@ -50,16 +52,14 @@ BYTES: Responses = {
 }
 
 
-@router.get("/runs/{run_id}/keys", response_model=Catalogue)
+@router.get("/runs/{run_id}/keys", response_model=answer(Catalogue))
 def keys_of_run(state: StateOf, run_id: RunId) -> Response:
     """All keys of a run, with unit, group, axis and the places they come from."""
-    from stepscope.views.metrics.catalogue import catalogue_of
-
     with state.readers.open() as opened:
         return json_response(catalogue_of(opened.run(run_id)))
 
 
-@router.get("/runs/{run_id}/series", response_model=SeriesHeader, responses=BYTES)
+@router.get("/runs/{run_id}/series", response_model=answer(SeriesHeader), responses=BYTES)
 def series(  # noqa: PLR0913 - the parameters of a chart
     state: StateOf,
     run_id: RunId,
@@ -88,15 +88,19 @@ def series(  # noqa: PLR0913 - the parameters of a chart
         if matches_etag(etag, if_none_match):
             return Response(status_code=304, headers={"ETag": etag})
         parts = SeriesReader(run, opened.reader, query).parts(places)
-        header = {
-            "run": run.id,
-            "axis": axis,
-            "columns": COLUMNS,
-            "series": [part.described() for part in parts],
-            "cursor": cursor_of(state, opened, run, counters),
-            "missing": [name for name in names if all(place.key != name for place in places)],
-        }
-    response = _as_json(header, parts) if format == "json" else _as_bytes(header, parts)
+        header = SeriesHeader(
+            run=run.id,
+            axis=axis,
+            columns=COLUMNS,
+            series=tuple(part.described(with_columns=format == "json") for part in parts),
+            cursor=cursor_of(state, opened, run, counters),
+            missing=tuple(name for name in names if all(place.key != name for place in places)),
+        )
+    if format == "json":
+        response = json_response(header)
+    else:
+        content = columns_to_bytes(header, (part.columns() for part in parts))
+        response = Response(content, media_type=BINARY)
     response.headers["ETag"] = etag
     return response
 
@@ -116,13 +120,3 @@ def _point_counts(counters: list[Counter], places: list[Place], axis: str) -> ob
         return [(counter.series_id, counter.points) for counter in counters]
     keys = {place.key for place in places}
     return [(counter.series_id, counter.points) for counter in counters if counter.key in keys]
-
-
-def _as_json(header: dict[str, Any], parts: list[Part]) -> Response:
-    for described, part in zip(header["series"], parts, strict=True):
-        described["data"] = dict(zip(COLUMNS, part.columns(), strict=True))
-    return json_response(header)
-
-
-def _as_bytes(header: dict[str, Any], parts: list[Part]) -> Response:
-    return Response(columns_to_bytes(header, (part.columns() for part in parts)), media_type=BINARY)

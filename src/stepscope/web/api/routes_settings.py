@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import HTTPException
 
-from stepscope.config.plain import to_dict
-from stepscope.config.reference import descriptions
+from stepscope.config.reference import descriptions, yaml_text
 from stepscope.config.secret import redacted
-from stepscope.config.wording import yaml_text
+from stepscope.config.sections import to_dict
 from stepscope.web.access.incoming_request import IncomingRequest
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import DONE, StateOf
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.shapes_alerts import ServerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepscope.config.sections import Settings
 
 log = logging.getLogger("stepscope.web")
@@ -28,19 +30,41 @@ PROMETHEUS_PORT = 9464
 GENERAL = "general"
 
 
-@router.get("/settings", response_model=ServerSettings)
+@dataclass(frozen=True)
+class SettingRow:
+    """A setting and its value; secrets are hidden."""
+
+    section: str
+    name: str
+    value: str
+    help: str
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """The settings this server was started with."""
+
+    items: tuple[SettingRow, ...]
+    scrape_config: str | None
+    """The lines for the configuration of Prometheus; None where its exporter is off."""
+    exporters: tuple[str, ...]
+    token_file: str | None
+    """The file with the token; None where none is needed."""
+
+
+@router.get("/settings", response_model=answer(ServerSettings))
 def settings(state: StateOf) -> Response:
     """Every setting with its value and help; the Prometheus configuration; the exporters."""
     settings = state.options.settings
     enabled = [name for name, options in settings.exporters.items() if options.get("enabled", True)]
     file = state.keyring.file
     return json_response(
-        {
-            "items": _items(settings),
-            "scrape_config": _scrape_config(settings, enabled),
-            "exporters": enabled,
-            "token_file": None if file is None else str(file.absolute()),
-        }
+        ServerSettings(
+            items=tuple(_items(settings)),
+            scrape_config=_scrape_config(settings, enabled),
+            exporters=tuple(enabled),
+            token_file=None if file is None else str(file.absolute()),
+        )
     )
 
 
@@ -56,17 +80,14 @@ async def make_token(state: StateOf, request: Request) -> Response:
     return response
 
 
-def _items(settings: Settings) -> list[dict[str, str]]:
+def _items(settings: Settings) -> Iterator[SettingRow]:
     values = redacted(to_dict(settings))
-    items = []
     for setting in descriptions():
         value: Any = values
         for part in setting.key:
             value = value.get(part) if isinstance(value, dict) else None
         section = setting.key[0] if len(setting.key) > 1 else GENERAL
-        text = yaml_text(value)
-        items.append({"section": section, "name": setting.name, "value": text, "help": setting.sentence})
-    return items
+        yield SettingRow(section, setting.name, yaml_text(value), setting.sentence)
 
 
 def _scrape_config(settings: Settings, exporters: list[str]) -> str | None:

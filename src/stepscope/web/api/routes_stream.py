@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import HTTPException
 
+from stepscope.web.api.openapi import answer
 from stepscope.web.api.parameters import LastEventId, Responses, Since, StateOf, split_keys
 from stepscope.web.api.responses import json_response
-from stepscope.web.api.shapes_series import Delta
 from stepscope.web.live.event_stream import EventStream
+from stepscope.web.live.events import Delta, LiveEvent
 
 if TYPE_CHECKING:
     from stepscope.web.app_state import AppState
@@ -32,7 +33,8 @@ EVENTS: Responses = {
     200: {
         "description": (
             "Events `hello`, `run`, `points`, `alert`, `finding`, `mark`; without a run `hello` and `runs`. "
-            "`resync` asks the client to read everything again. The id of an event is a cursor."
+            "`resync` asks the client to read everything again. The id of an event is a cursor, its data is "
+            "what `StreamEvents` has under its name."
         ),
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
@@ -53,7 +55,7 @@ async def stream(
     return EventStream(state.feed, subscriber)
 
 
-@router.get("/delta", response_model=Delta)
+@router.get("/delta", response_model=answer(Delta))
 async def delta(
     state: StateOf,
     run: Followed = None,
@@ -72,10 +74,7 @@ async def delta(
     events = [hello, *messages] if not since else messages
     newest = next((message.cursor for message in reversed(messages) if message.cursor), subscriber.cursor)
     return json_response(
-        {
-            "cursor": newest,
-            "events": [{"event": message.event, "data": json.loads(message.text)} for message in events],
-        }
+        Delta(newest, [LiveEvent(message.event, json.loads(message.text)) for message in events])
     )
 
 

@@ -12,6 +12,7 @@ from stepscope.agent.process.wake import wake
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.web.api.responses import to_text
 from stepscope.web.live import cursor, live_run
+from stepscope.web.live.events import ChangedRuns, Hello
 from stepscope.web.live.subscriber import Message, Subscriber, resync
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Feed:
         wake(self._state.options.folder)
         for _ in range(MAX_AGENT_WAITS):
             await asyncio.sleep(AGENT_WAIT_S)
-            if await asyncio.to_thread(self._has_changed):
+            if await asyncio.to_thread(self._has_changed) or self._has_late_row():
                 poll_began_at = self._now()
                 await self.poll()
                 self._next_at = began_at + interval_s(self._now() - poll_began_at, len(self._subscribers))
@@ -172,21 +173,23 @@ class Feed:
             subscriber.close()
 
     def _hello(self, text: str) -> Message:
-        body = {"now": self._state.now_ns() / 1e9, "cursor": text, "heartbeat_s": HEARTBEAT_S}
-        return Message("hello", to_text(body), text)
+        return Message("hello", to_text(Hello(self._state.now_ns() / 1e9, text, HEARTBEAT_S)), text)
 
     async def _send_missed(
         self, subscriber: Subscriber, run_id: str, since: str | None, followed: FollowedRun
     ) -> None:
         """Queues what a client missed before what was queued since it joined."""
         subscriber.cursor = cursor.encode(run_id, followed.position)
-        is_known = since is not None and cursor.decode(run_id, since) is not None
+        position = None if since is None else cursor.decode(run_id, since)
+        is_known = position is not None
         # A client that is cut off before it got what it missed must reconnect with its own cursor.
         messages = [self._hello(since if since and is_known else subscriber.cursor)]
         if since:
             messages += await asyncio.to_thread(
                 self._missed_messages, run_id, subscriber.keys, since, followed
             )
+        if followed.row and (position is None or position.counts != followed.position.counts):
+            messages.append(Message("run", followed.row))  # the other clients have it already
         for message in messages + subscriber.drain():
             subscriber.put(message)
 
@@ -221,6 +224,10 @@ class Feed:
         version = (self._state.readers.version(), self._state.marks.changes)
         changed, self._version = version != self._version, version
         return changed
+
+    def _has_late_row(self) -> bool:
+        """Whether clients of a run may have an old row, although nothing was written since."""
+        return any(followed.is_row_late for followed in self._followed.values())
 
     async def _poll_list(self) -> None:
         with contextlib.suppress(StepscopeError):
@@ -266,4 +273,4 @@ def _send_update(subscriber: Subscriber, update: RunUpdate) -> None:
 
 
 def _list_message(rows: list[RunRow], total: int) -> Message:
-    return Message("runs", to_text({"changed": rows, "total": total}))
+    return Message("runs", to_text(ChangedRuns(rows, total)))

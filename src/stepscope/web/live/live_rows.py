@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepscope.views.alerts.alert_rows import alert_rows
 from stepscope.views.overview.event_marks import EventMark, is_marked, mark_of
+from stepscope.views.overview.run_findings import listed_findings
 from stepscope.web.api.responses import plain, to_text
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from stepscope.web.app_state import AppState
 
 Document = dict[str, Any]
-
-STORED = ("problem", "opened_ns", "closed_ns")
-"""Fields the store adds to a finding for its own use."""
+DocumentKind = Literal["alert", "finding"]
 
 SLACK_S = 2.0
 """Changes up to this long before a client's cursor are sent again: clocks of agent and server may differ."""
@@ -33,27 +32,17 @@ def documents_checksum(state: AppState, run: Run) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def documents(state: AppState, run: Run) -> list[tuple[str, Document]]:
+def documents(state: AppState, run: Run) -> list[tuple[DocumentKind, Document]]:
     """All alerts and findings of a run, each with the name of the event that sends it."""
     acknowledged = state.silences.read().acknowledged
-    alerts = [("alert", plain(row)) for row in alert_rows(run, state.marks, acknowledged)]
-    return alerts + [("finding", finding) for finding in findings(state, run)]
+    findings = listed_findings(run.findings(), state.marks.muted(run.id))
+    return [
+        *(("alert", plain(row)) for row in alert_rows(run, state.marks, acknowledged)),
+        *(("finding", plain(finding)) for finding in findings),
+    ]
 
 
-def findings(state: AppState, run: Run) -> list[Document]:
-    """The findings of a run, each with whether it is muted."""
-    muted = state.marks.muted(run.id)
-    documents = []
-    for stored in run.findings():
-        if "key" not in stored:  # another program wrote it, and no page can show it
-            continue
-        document = {name: value for name, value in stored.items() if name not in STORED}
-        names = {str(document.get("id")), str(document.get("key"))}
-        documents.append({**document, "muted": not names.isdisjoint(muted)})
-    return documents
-
-
-def documents_since(state: AppState, run: Run, at_s: float) -> list[tuple[str, Document]]:
+def documents_since(state: AppState, run: Run, at_s: float) -> list[tuple[DocumentKind, Document]]:
     """Alerts and findings that have changed since a time, and some that changed shortly before it."""
     return [
         (kind, one)

@@ -13,6 +13,7 @@ from stepscope.schema.series import Selection
 from stepscope.web.api.responses import to_text
 from stepscope.web.live import cursor, live_rows
 from stepscope.web.live.cursor import Position
+from stepscope.web.live.events import PointsOfSeries
 from stepscope.web.live.subscriber import Message, resync
 
 if TYPE_CHECKING:
@@ -22,46 +23,18 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run
     from stepscope.schema.series import Points
-    from stepscope.store.following import Counter
-    from stepscope.store.sqlite import SqliteReader
+    from stepscope.store.base import Counter, Reader
+    from stepscope.store.step_clock import StepClock
     from stepscope.web.app_state import AppState
+    from stepscope.web.live.events import WireNumber
     from stepscope.web.reader_pool import OpenStore
 
 MAX_POINTS = 20_000
 """More new points are not sent one by one: reading buckets again costs a client less."""
 
-MAX_STEP_TIMES = 240
-
 ROW_EVERY_S = 1.0
 RESYNC_EVERY_S = 5.0
 """How often clients are asked to read again while more is recorded than can be sent."""
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """When each step was the newest, as seen by polls; puts machine samples on the step axis."""
-
-    times_ns: tuple[int, ...] = ()
-    steps: tuple[int, ...] = ()
-
-    def updated(self, counters: list[Counter]) -> StepTimes:
-        """The same with the newest step of the counters added."""
-        logged = [
-            (counter.last_ns, counter.last_step) for counter in counters if counter.source.axis == "step"
-        ]
-        newest = max(logged, default=(0, None))
-        if newest[1] is None or (self.times_ns and newest[0] <= self.times_ns[-1]):
-            return self
-        return StepTimes(
-            (*self.times_ns, newest[0])[-MAX_STEP_TIMES:], (*self.steps, newest[1])[-MAX_STEP_TIMES:]
-        )
-
-    def steps_at(self, times_ns: NDArray[np.int64]) -> list[int]:
-        """The step in progress at each time: the next one that was seen, or the last of all."""
-        if not self.steps:
-            return [0] * len(times_ns)
-        after = np.searchsorted(self.times_ns, times_ns, side="left")
-        return [self.steps[at] for at in np.minimum(after, len(self.steps) - 1).tolist()]
 
 
 @dataclass
@@ -88,10 +61,11 @@ class FollowedRun:
     """What clients of a run have been sent so far; the next poll is compared with it."""
 
     position: Position
-    step_times: StepTimes = field(default_factory=StepTimes)
     row: str = ""
     row_at_s: float = 0.0
-    documents: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    is_row_late: bool = False
+    """Whether the row may have changed too soon after it was sent: it is to be read again."""
+    documents: Mapping[tuple[live_rows.DocumentKind, str], str] = field(default_factory=dict)
     """Alerts and findings as they were sent."""
     flooded_at_s: float | None = None
     """When clients were last asked to read again because of too many points; None while there are not."""
@@ -116,8 +90,8 @@ def read_update(
         now_s = state.now_ns() / 1e9
         position = position_of(state, opened, run, counters)
         if before is None:
-            return RunUpdate(_first_position(state, run, position, counters), None, [])
-        after = replace(before, position=position, step_times=before.step_times.updated(counters))
+            return RunUpdate(_first_position(state, run, position), None, [])
+        after = replace(before, position=position)
         after, batch, messages = _points(opened, run.id, counters, keys, before, after)
         after, documents = _documents(state, run, before, after)
         messages += documents
@@ -148,7 +122,8 @@ def missed_messages(
         if has_too_many_points(counters, point_counts):
             return [resync("There are more new points than are sent at once.", text)]
         messages = []
-        batch = read_points(opened.reader, counters, point_counts, until.step_times, text)
+        clock = opened.reader.step_clock(run.id, counters)
+        batch = read_points(opened.reader, counters, point_counts, clock, text)
         point_message = batch.message(keys)
         if point_message is not None:
             messages.append(point_message)
@@ -171,9 +146,9 @@ def position_of(state: AppState, opened: OpenStore, run: Run, counters: list[Cou
     return Position(counts, opened.reader.newest_event(run.id), state.now_ns() // 1_000_000, checksum)
 
 
-def _first_position(state: AppState, run: Run, position: Position, counters: list[Counter]) -> FollowedRun:
+def _first_position(state: AppState, run: Run, position: Position) -> FollowedRun:
     documents = {name: text for name, text, _ in _comparable_documents(state, run)}
-    return FollowedRun(position, StepTimes().updated(counters), documents=documents)
+    return FollowedRun(position, documents=documents)
 
 
 def _points(
@@ -197,7 +172,11 @@ def _points(
         return replace(after, flooded_at_s=None), None, [message]
     if not since:
         return after, None, []
-    return after, read_points(opened.reader, counters, since, after.step_times, text), []
+    return (
+        after,
+        read_points(opened.reader, counters, since, opened.reader.step_clock(run_id, counters), text),
+        [],
+    )
 
 
 def _documents(
@@ -215,7 +194,9 @@ def _documents(
     return replace(after, documents=sent), messages
 
 
-def _comparable_documents(state: AppState, run: Run) -> list[tuple[tuple[str, str], str, Any]]:
+def _comparable_documents(
+    state: AppState, run: Run
+) -> list[tuple[tuple[live_rows.DocumentKind, str], str, Any]]:
     return [
         ((kind, live_rows.name_of(kind, document)), live_rows.text_of(document), document)
         for kind, document in live_rows.documents(state, run)
@@ -223,7 +204,9 @@ def _comparable_documents(state: AppState, run: Run) -> list[tuple[tuple[str, st
 
 
 def _row(state: AppState, run: Run, after: FollowedRun, now_s: float) -> tuple[FollowedRun, list[Message]]:
-    if now_s - after.row_at_s < ROW_EVERY_S:
+    is_late = now_s - after.row_at_s < ROW_EVERY_S
+    after = replace(after, is_row_late=is_late)
+    if is_late:
         return after, []
     text = to_text(state.row(run))
     if text == after.row:
@@ -247,10 +230,10 @@ def has_too_many_points(counters: list[Counter], since: Mapping[int, int]) -> bo
 
 
 def read_points(
-    reader: SqliteReader,
+    reader: Reader,
     counters: list[Counter],
     since: Mapping[int, int],
-    step_times: StepTimes,
+    clock: StepClock,
     cursor: str,
 ) -> PointsBatch:
     """The points of each series after those in `since`, up to the number in its counter."""
@@ -264,36 +247,33 @@ def read_points(
             source.run_id, counter.key, source.segment, source.rank, source.host, source.device, source.axis
         )
         points = reader.points_since(selection, after)
-        batch.series.append((counter.key, _series_text(counter, points, counter.points - after, step_times)))
+        batch.series.append((counter.key, _series_text(counter, points, counter.points - after, clock)))
     return batch
 
 
-def _series_text(counter: Counter, points: Points, count: int, step_times: StepTimes) -> str:
+def _series_text(counter: Counter, points: Points, count: int, clock: StepClock) -> str:
     times_ns = points.times_ns[:count]
     is_logged = counter.source.axis == "step"
-    return json.dumps(
-        {
-            "key": counter.key,
-            "rank": counter.source.rank,
-            "host": counter.source.host,
-            "device": counter.source.device,
-            "axis": counter.source.axis,
-            "steps": points.steps[:count].tolist() if is_logged else step_times.steps_at(times_ns),
-            "times": (times_ns / 1e9).tolist(),
-            "values": _values(points.values[:count]),
-        },
-        allow_nan=False,
-        separators=(",", ":"),
+    series = PointsOfSeries(
+        key=counter.key,
+        rank=counter.source.rank,
+        host=counter.source.host,
+        device=counter.source.device,
+        axis=counter.source.axis,
+        steps=(points.steps[:count] if is_logged else clock.steps_at(times_ns)).tolist(),
+        times=(times_ns / 1e9).tolist(),
+        values=_values(points.values[:count]),
     )
+    return json.dumps(vars(series), allow_nan=False, separators=(",", ":"))
 
 
-def _values(values: NDArray[np.float64]) -> list[float | str]:
+def _values(values: NDArray[np.float64]) -> list[WireNumber]:
     if np.isfinite(values).all():
         return list(values.tolist())
     return [value if math.isfinite(value) else _named(value) for value in values.tolist()]
 
 
-def _named(value: float) -> str:
+def _named(value: float) -> WireNumber:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from stepscope.web.api.responses import to_text
+from stepscope.web.live.events import EventName, Resync
 
 MAX_QUEUED = 64
 MAX_BYTES = 4 * 1024 * 1024
@@ -17,7 +18,7 @@ MAX_BYTES = 4 * 1024 * 1024
 class Message:
     """An event, ready to be sent; many clients share the same object."""
 
-    event: str
+    event: EventName
     text: str
     """JSON in one line."""
     cursor: str | None = None
@@ -30,7 +31,7 @@ class Message:
 
 def resync(why: str, cursor: str | None = None) -> Message:
     """Asks a client to read everything it shows again."""
-    return Message("resync", to_text({"why": why}), cursor)
+    return Message("resync", to_text(Resync(why)), cursor)
 
 
 class Subscriber:

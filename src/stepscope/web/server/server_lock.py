@@ -6,11 +6,11 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stepscope import procfs
+from stepscope.filesystem import atomic_file
 from stepscope.recorder.page_server import NAME
 
 if TYPE_CHECKING:
@@ -50,14 +50,8 @@ class ServerLock:
             "host": os.uname().nodename,
             "process": asdict(procfs.mark(os.getpid())),
         }
-        temporary = self._folder / f".{NAME}.{secrets.token_hex(6)}"
-        with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(temporary, flags, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                os.fchmod(descriptor, 0o600)
-                file.write(json.dumps(document))
-            temporary.replace(self._folder / NAME)
+        with contextlib.suppress(OSError), atomic_file(self._folder / NAME, 0o600) as temporary:
+            temporary.write_text(json.dumps(document))
 
     def release(self) -> None:
         """Deletes the address file and frees the lock."""

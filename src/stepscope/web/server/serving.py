@@ -9,13 +9,14 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from stepscope.config.plain import from_dict
+from stepscope.config.sections import from_dict
 from stepscope.errors import StepscopeError
 from stepscope.recorder.page_server import LOG_NAME, Served, find_server
 from stepscope.schema.run import LIVE
@@ -213,8 +214,9 @@ def _run(options: ServerOptions, listener: socket.socket) -> None:
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     idleness = IdleTimer(state, lambda: gate.last_request_at) if options.ends_when_idle else None
-    # uvicorn raises the signal again when it has ended; the default handler would skip the clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if threading.current_thread() is threading.main_thread():
+        # uvicorn raises the signal again when it has ended; the default handler would skip the clean-up.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     _Server(config, state, listener, idleness).run(sockets=[])
 
 

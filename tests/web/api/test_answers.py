@@ -3,57 +3,102 @@
 from __future__ import annotations
 
 import random
+from functools import cache
+from pathlib import Path
 
+import jsonschema_rs
 import numpy as np
 import pytest
 
 import stepscope
 from stepscope.config.sections import Alerts, Settings
 from stepscope.schema.series import Source
-from stepscope.web.api import shapes_alerts, shapes_logs, shapes_overview, shapes_runs, shapes_series
+from stepscope.web.app import create_app
+from stepscope.web.server.options import ServerOptions
 from tests.web.asking import API, BEGUN_NS, NS, RUN, app_of, append, ask, error_of, get, process, times
 
-SHAPES = {
-    "/meta": shapes_runs.Meta,
-    "/home": shapes_runs.Home,
-    "/runs": shapes_runs.RunList,
-    "/runs/{run}": shapes_runs.RunHead,
-    "/runs/{run}/overview": shapes_overview.Overview,
-    "/runs/{run}/keys": shapes_series.Catalogue,
-    "/runs/{run}/series?keys=loss&format=json&buckets=8": shapes_series.SeriesHeader,
-    "/runs/{run}/steps": shapes_overview.StepWindow,
-    "/runs/{run}/heatmap": shapes_overview.Heatmap,
-    "/runs/{run}/findings": shapes_overview.Findings,
-    "/runs/{run}/logs": shapes_logs.Console,
-    "/runs/{run}/config": shapes_overview.RunConfig,
-    "/compare?runs={run}": shapes_overview.Comparison,
-    "/alerts": shapes_alerts.AlertList,
-    "/settings": shapes_alerts.ServerSettings,
-    "/delta?run={run}&keys=loss&wait=0": shapes_series.Delta,
+ANSWERS = {
+    "/health": "/health",
+    "/meta": "/meta",
+    "/home": "/home",
+    "/runs": "/runs",
+    "/runs/{run_id}": "/runs/{run}",
+    "/runs/{run_id}/overview": "/runs/{run}/overview",
+    "/runs/{run_id}/keys": "/runs/{run}/keys",
+    "/runs/{run_id}/series": "/runs/{run}/series?keys=loss&format=json&buckets=8",
+    "/runs/{run_id}/steps": "/runs/{run}/steps",
+    "/runs/{run_id}/heatmap": "/runs/{run}/heatmap",
+    "/runs/{run_id}/findings": "/runs/{run}/findings",
+    "/runs/{run_id}/logs": "/runs/{run}/logs",
+    "/runs/{run_id}/config": "/runs/{run}/config",
+    "/compare": "/compare?runs={run}",
+    "/alerts": "/alerts",
+    "/settings": "/settings",
+    "/layouts/{page}": "/layouts/home",
+    "/delta": "/delta?run={run}&keys=loss&wait=0",
+}
+"""A request for each route that answers with JSON."""
+
+CHANGES = {
+    ("put", "/runs/{run_id}/marks"): (f"/runs/{RUN}/marks", {"tags": ["a"]}),
+    ("post", "/runs/{run_id}/notes"): (f"/runs/{RUN}/notes", {"text": "a note", "step": 3}),
+    ("put", "/layouts/{page}"): ("/layouts/home", {"charts": []}),
+    ("post", "/alerts/rules/check"): ("/alerts/rules/check", {"when": "loss > 1", "run": RUN}),
+    ("post", "/channels/{name}/test"): ("/channels/console/test", None),
+    ("post", "/demo"): ("/demo", None),
 }
 
 
-def assert_same_names(told, shaped, where: str = "") -> None:
-    """What was sent and what its shape holds have the same fields, all the way down."""
-    if isinstance(told, dict) and isinstance(shaped, dict):
-        assert set(told) == set(shaped), where
-        for name, part in told.items():
-            assert_same_names(part, shaped[name], f"{where}.{name}")
-    elif isinstance(told, list):
-        for one, other in zip(told, shaped, strict=True):
-            assert_same_names(one, other, f"{where}[]")
+@cache
+def document() -> dict:
+    """The OpenAPI document; an object has the fields it lists and no others."""
+    described = create_app(ServerOptions(Path("nowhere")))._app.openapi()
+    for schema in described["components"]["schemas"].values():
+        schema["additionalProperties"] = False
+    return described
 
 
-@pytest.mark.parametrize("path", SHAPES)
-def test_an_answer_has_every_field_of_its_shape_and_no_other(app, path: str) -> None:
-    told = get(app, path.format(run=RUN))
-    shaped = SHAPES[path].model_validate(told).model_dump(by_alias=True, mode="json")
-    for one in shaped.get("series", []):
-        assert one["data"] is not None
-    assert_same_names(told, shaped)
+@cache
+def validator(path: str, method: str = "get") -> jsonschema_rs.Draft202012Validator:
+    """Checks what a route answers."""
+    content = document()["paths"][API + path][method]["responses"]["200"]["content"]
+    return jsonschema_rs.Draft202012Validator(
+        {**content["application/json"]["schema"], "components": document()["components"]}
+    )
 
 
-@pytest.mark.parametrize("path", SHAPES)
+@pytest.mark.parametrize("path", ANSWERS)
+def test_an_answer_has_every_field_of_its_schema_and_no_other(app, path: str) -> None:
+    answer = get(app, ANSWERS[path].format(run=RUN))
+    validator(path).validate(answer)
+    assert all(part["data"] is not None for part in answer.get("series", []))
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_the_answer_to_a_change_fits_its_schema(app, state, method: str, path: str) -> None:
+    state.demo.play = lambda: "demo-1"
+    address, body = CHANGES[method, path]
+    response = ask(app, API + address, method.upper(), json=body)
+    assert response.status_code == 200, response.text
+    validator(path, method).validate(response.json())
+
+
+def test_every_route_that_answers_with_json_is_checked_here() -> None:
+    described = {
+        (method, path.removeprefix(API))
+        for path, operations in document()["paths"].items()
+        for method, operation in operations.items()
+        if "application/json" in operation["responses"].get("200", {}).get("content", {})
+    }
+    assert described == {*(("get", path) for path in ANSWERS), *CHANGES}
+
+
+def test_an_error_fits_its_schema(app) -> None:
+    schema = {"$ref": "#/components/schemas/ErrorBody", "components": document()["components"]}
+    jsonschema_rs.validate(schema, ask(app, f"{API}/runs/nobody").json())
+
+
+@pytest.mark.parametrize("path", ANSWERS)
 def test_a_run_without_steps_or_with_odd_numbers_and_names_is_answered_too(folder, store, path: str) -> None:
     with store.transaction():
         store.put_process(process(run_id="bare-1", name="bare"))
@@ -69,7 +114,7 @@ def test_a_run_without_steps_or_with_odd_numbers_and_names_is_answered_too(folde
     )
     app = app_of(folder)
     for run in ("bare-1", "odd-1"):
-        SHAPES[path].model_validate(get(app, path.format(run=run)))
+        validator(path).validate(get(app, ANSWERS[path].format(run=run)))
 
 
 def test_a_real_run_is_answered_whole(folder) -> None:
@@ -81,14 +126,8 @@ def test_a_real_run_is_answered_whole(folder) -> None:
             monitor.log_training_step(loss=dice.random(), accuracy=0.5, epoch=1)
         monitor.event("checkpoint", path="a.pt")
     app = app_of(folder)
-    for path, shape in SHAPES.items():
-        told = get(app, path.format(run=monitor.run_id))
-        assert_same_names(
-            told,
-            shape.model_validate(told).model_dump(by_alias=True, mode="json")
-            if "series?" not in path
-            else told,
-        )
+    for path, address in ANSWERS.items():
+        validator(path).validate(get(app, address.format(run=monitor.run_id)))
     assert get(app, f"/runs/{monitor.run_id}")["row"]["step"] == 39
 
 
@@ -169,3 +208,19 @@ def test_the_description_of_the_api_is_complete(app) -> None:
                 )
                 assert is_bounded or schema.get("type") == "boolean", (path, parameter)
     assert described["security"] == [{"token": []}]
+
+
+def test_every_event_of_the_live_feed_has_a_schema_of_its_own() -> None:
+    schemas = document()["components"]["schemas"]
+    names = schemas["LiveEvent"]["properties"]["event"]["enum"]
+    assert list(schemas["StreamEvents"]["properties"]) == names
+
+
+def test_every_answer_is_described_and_has_all_its_fields() -> None:
+    for name, schema in document()["components"]["schemas"].items():
+        assert schema["description"].endswith("."), name
+        if not name.startswith("New"):
+            assert "None" not in schema["description"], name
+    row = document()["components"]["schemas"]["RunRow"]
+    assert row["required"] == list(row["properties"])
+    assert "segments" in row["properties"]["duration_s"]["description"]

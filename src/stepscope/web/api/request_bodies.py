@@ -1,4 +1,4 @@
-"""Schemas of responses on alerts and settings, and of the bodies of requests that change something."""
+"""The bodies of requests, with their limits."""
 
 from __future__ import annotations
 
@@ -6,115 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stepscope.web.api.shapes_runs import Severity  # noqa: TC001 - pydantic reads it
-
 Text = Annotated[str, Field(max_length=300)]
-
-
-Origin = Literal["usual", "configuration", "page", "training"]
 Time = Annotated[str, Field(max_length=50, description="A duration such as `60s`, `2m` or `1h`.")]
 
-
-class ToldBy(BaseModel):
-    """Whether and when a channel delivered an alert."""
-
-    channel: str
-    at: float | None
-    delivered: bool
-
-
-class AlertRow(BaseModel):
-    """An alert, firing or past."""
-
-    id: int
-    run_id: str
-    run: str
-    rule: str
-    severity: Severity
-    message: str
-    fired: float
-    resolved: float | None
-    step: int | None
-    rank: int | None
-    device: str
-    value: float | None
-    threshold: float | None
-    key: str
-    quantity: str
-    recent: list[float | None]
-    advice: str
-    acknowledged: bool
-    told: list[ToldBy]
-
-
-class RuleRow(BaseModel):
-    """An alert rule in force."""
-
-    name: str
-    severity: Severity
-    condition: str
-    message: str
-    enabled: bool
-    is_default: bool
-    advice: str
-    origin: Origin
-    replaces: Origin | None
-    run: str
-    project: str
-    for_: Annotated[str, Field(alias="for")]
-    clear: str
-    cooldown: str
-    remind: str
-    channels: list[str] | None
-    resolve: bool
-    problem: str
-
-
-class ChannelRow(BaseModel):
-    """A channel that sends alerts to people."""
-
-    name: str
-    kind: str
-    target: str
-
-
-class SilenceRow(BaseModel):
-    """A rule that is muted for a while."""
-
-    rule: str
-    run: str
-    until: float | None
-    reason: str
-
-
-class AlertList(BaseModel):
-    """Alerts, rules, channels, silences."""
-
-    open: list[AlertRow]
-    past: list[AlertRow]
-    rules: list[RuleRow]
-    channels: list[ChannelRow]
-    silences: list[SilenceRow]
-    quiet_hours: str | None
-    rules_trouble: str
-
-
-class SettingRow(BaseModel):
-    """A setting and its value; secrets are hidden."""
-
-    section: str
-    name: str
-    value: str
-    help: str
-
-
-class ServerSettings(BaseModel):
-    """The settings this server was started with."""
-
-    items: list[SettingRow]
-    scrape_config: str | None
-    exporters: list[str]
-    token_file: str | None = Field(description="The file with the token; null where none is needed.")
+Layout = dict[str, Any]
+"""The layout of a page: any JSON object."""
 
 
 class RequestBody(BaseModel):
@@ -182,55 +78,3 @@ class CheckedCondition(RequestBody):
 
     when: Annotated[str, Field(max_length=4000)]
     run: Annotated[str, Field(min_length=1, max_length=300)] | None = None
-
-
-class Fault(BaseModel):
-    """What is wrong with a condition, and at which characters, counted from 0."""
-
-    message: str
-    begin: int
-    end: int
-
-
-class RuleNow(BaseModel):
-    """The value of a condition in a run."""
-
-    run_id: str
-    run: str
-    live: bool
-    is_true: bool | None
-    subjects: int
-    true: int
-    key: str
-    value: float | None
-    threshold: float | None
-    rank: int | None
-    device: str
-
-
-class RuleCheck(BaseModel):
-    """The result of checking a condition."""
-
-    ok: bool
-    fault: Fault | None
-    written: str
-    keys: list[str]
-    doubts: list[str]
-    now: RuleNow | None
-
-
-class Delivered(BaseModel):
-    """Whether a test notice was delivered."""
-
-    delivered: bool
-    message: str
-
-
-class Started(BaseModel):
-    """The run that was started."""
-
-    run: str
-
-
-Layout = dict[str, Any]
-"""The layout of a page: any JSON object."""

@@ -33,6 +33,7 @@ def test_without_a_token_every_route_and_every_method_is_401(app, every) -> None
             assert found.status_code == 401, (method, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [

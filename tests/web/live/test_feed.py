@@ -266,8 +266,29 @@ def test_too_many_points_cause_a_resync_but_not_too_often(folder, store, monkeyp
     # One more when it is over: what came in between is to be read, too.
     assert found[8:] == [["resync"], ["points"]]
     missed = asyncio.run(state.feed.join(RUN, KEYS, "")).drain()
-    assert [one.event for one in missed] == ["hello"]
+    # The row was sent to the other client, and is not sent again before it changes.
+    assert [one.event for one in missed] == ["hello", "run"]
     state.close()
+
+
+def test_a_row_that_changes_again_within_a_second_is_sent_when_it_is_over(state, store, monkeypatch) -> None:
+    monkeypatch.setattr(feed, "AGENT_WAIT_S", 0.0)
+    clock = [BEGUN_NS + 112 * NS]  # the run has just ended: figures of older ones are not read again
+    state.now_ns = lambda: clock[0]
+
+    async def follow() -> list[list[int]]:
+        client = await state.feed.join(RUN, KEYS, None)
+        sent = []
+        for step in (7000, 7001):
+            log(store, step, 1)
+            await state.feed._poll_if_changed()
+            sent.append([row["step"] for row in told(client.drain(), "run")])
+        clock[0] += 2 * NS
+        await state.feed._poll_if_changed()  # nothing was written since
+        sent.append([row["step"] for row in told(client.drain(), "run")])
+        return sent
+
+    assert asyncio.run(follow()) == [[7000], [], [7001]]
 
 
 def test_a_client_that_missed_too_many_points_gets_a_resync(folder, store, monkeypatch) -> None:

@@ -36,7 +36,7 @@ def built(tmp_path: Path, monkeypatch) -> Path:
     (page / "favicon.svg").write_text("<svg/>")
     (tmp_path / "secret.txt").write_text("SECRET")
     (tmp_path / "secret.js").write_text("SECRET")
-    monkeypatch.setattr(routes_page, "_page_folder", lambda: page)
+    monkeypatch.setattr(routes_page, "PAGE_FOLDER", page)
     return page
 
 
@@ -141,7 +141,7 @@ def test_under_a_base_path_the_page_says_so_and_both_kinds_of_proxies_are_unders
 
 
 def test_without_a_built_page_the_api_is_pointed_to(app, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(routes_page, "_page_folder", lambda: tmp_path / "not there")
+    monkeypatch.setattr(routes_page, "PAGE_FOLDER", tmp_path / "not there")
     found = raw(app, "/")
     assert "The page is not built" in found.text
     assert f"{API}/openapi.json" in found.text

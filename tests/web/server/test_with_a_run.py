@@ -34,6 +34,7 @@ def ended(folder: Path, until):
         until(lambda: find_server(folder) is None)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_is_served_and_the_next_run_finds_the_same_server(
     folder, run_script, ended
 ) -> None:
@@ -50,6 +51,7 @@ def test_the_page_of_a_run_is_served_and_the_next_run_finds_the_same_server(
     assert find_server(folder) == served
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_is_nothing_to_the_training(folder, run_script) -> None:
     code = TRAINING.replace('"port": 0', '"port": 0, "host": "no-such-host.invalid"')
     result = run_script(code, "one")
@@ -57,12 +59,14 @@ def test_a_server_that_cannot_start_is_nothing_to_the_training(folder, run_scrip
     assert "not an address of this machine" in (folder / "server.log").read_text()
 
 
+@pytest.mark.slow
 def test_only_rank_0_has_the_page_served(folder, run_script) -> None:
     result = run_script(TRAINING, "one", environment={"RANK": "1", "WORLD_SIZE": "2"})
     assert result.stdout == "None\n", result.stderr
     assert not (folder / "server.json").exists()
 
 
+@pytest.mark.slow
 def test_no_server_starts_unless_it_is_enabled(folder, run_script) -> None:
     result = run_script(TRAINING.replace('"enabled": True', '"enabled": False'), "one")
     assert result.stdout == "None\n", result.stderr

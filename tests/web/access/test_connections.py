@@ -14,6 +14,7 @@ import httpx
 import pytest
 import trustme
 
+from tests.cases import few
 from tests.web.asking import API, BEARER, RUN, TOKEN, append, rich_store, times
 
 SERVER = """
@@ -105,6 +106,7 @@ def assert_owner_is_served(server: Server) -> None:
         assert client.get(f"{API}/runs").json()["total"] == 1
 
 
+@pytest.mark.slow
 def test_the_owner_is_served_while_more_than_five_hundred_connections_are_half_open(serve) -> None:
     server = serve()
     kinds = [*HALF_OPEN.values(), STREAM]
@@ -130,12 +132,13 @@ def test_the_owner_is_served_beside_a_thousand_half_open_connections(serve, kind
 QUICK = {"head_seconds": 0.3, "keep_alive_seconds": 1, "body_seconds": 0.3, "stuck_seconds": 0.5}
 
 
-@pytest.mark.parametrize("kind", HALF_OPEN)
+@pytest.mark.parametrize("kind", few(HALF_OPEN, 2))
 def test_a_half_open_connection_is_closed_by_the_server(serve, kind: str) -> None:
     server = serve(limits=QUICK)
     assert is_closed(server.crowd.join(HALF_OPEN[kind]), wait_ms=30_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "begin", ["GET /a HTTP/1.1\r\nX-A: ", HALF_OPEN["a body that a GET does not have"]], ids=["head", "body"]
 )
@@ -149,6 +152,7 @@ def test_a_request_that_arrives_a_byte_at_a_time_is_not_waited_for(serve, begin:
     pytest.fail("the server went on waiting")
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_responses_is_disconnected(serve) -> None:
     server = serve(limits=QUICK)
     request = f"GET {API}/runs/{RUN}/series?keys=loss&buckets=4000 HTTP/1.1\r\n{HOME}{AS_OWNER}\r\n"
@@ -168,6 +172,7 @@ def test_the_connections_of_an_address_are_bounded_and_the_oldest_idle_ones_go_f
     assert not any(map(is_closed, [*first[3:], *later]))
 
 
+@pytest.mark.slow
 def test_all_connections_together_are_bounded(serve, until) -> None:
     crowd = serve(limits={"connections": 5}, behind_proxy=True).crowd
     first = [crowd.join() for _ in range(8)]
@@ -175,6 +180,7 @@ def test_all_connections_together_are_bounded(serve, until) -> None:
     assert not any(map(is_closed, first[3:]))
 
 
+@pytest.mark.slow
 def test_live_streams_and_clients_with_the_token_stay_connected_at_the_limit(serve, folder) -> None:
     store = rich_store(folder)
     server = serve(limits={"connections_per_address": 8})
@@ -204,6 +210,7 @@ def test_live_streams_and_clients_with_the_token_stay_connected_at_the_limit(ser
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [64, 150])
 def test_a_server_that_may_open_few_files_goes_on_accepting(serve, files: int, until) -> None:
     server = serve(files=files)
@@ -220,6 +227,7 @@ def test_a_server_that_may_open_few_files_goes_on_accepting(serve, files: int, u
     assert server.process.poll() is None
 
 
+@pytest.mark.slow
 def test_endless_tls_handshakes_do_not_block_other_clients(serve, tmp_path, until) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -239,6 +247,7 @@ def test_endless_tls_handshakes_do_not_block_other_clients(serve, tmp_path, unti
         assert client.get(f"{API}/runs").json()["total"] == 1
 
 
+@pytest.mark.slow
 def test_half_open_connections_do_not_keep_a_server_from_ending(serve) -> None:
     server = serve()
     for sent in HALF_OPEN.values():

@@ -58,6 +58,7 @@ def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) 
     assert ask(app, f"{API}/channels/other/test", "POST").status_code == 404
 
 
+@pytest.mark.slow
 def test_demo_runs_start_one_at_a_time_and_can_be_viewed(folder, until) -> None:
     state, app = state_and_app(folder)
     state.demo = Demo(folder, ("--simulate", "--steps", "50"))

@@ -173,6 +173,7 @@ def test_a_new_token_replaces_the_old_file_and_only_its_owner_can_read_it(app, f
     assert [name for name in os.listdir(folder) if "token" in name] == ["server.token"]
 
 
+@pytest.mark.slow
 def test_a_new_token_ends_the_streams_that_are_open(folder, store) -> None:
     state, app = state_and_app(folder)
 

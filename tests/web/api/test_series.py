@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stepscope.schema.series import Selection, Source
-from stepscope.web.api import series as series_module
+from stepscope.store import buckets as buckets_module
 from tests.web.asking import (
     API,
     BEARER,
@@ -163,7 +163,7 @@ def test_a_long_series_on_its_other_axis_hides_no_extreme_and_loses_no_point(
     of = Source(RUN, "s1", None if own == "seconds" else 5, "node1", "gpu9", own)
     append(store, {"long": values}, np.arange(3000), times(3000, 0, 0.01), of)
     few = as_json(app, f"keys=long&axis={axis}&buckets=50")["series"][0]
-    monkeypatch.setattr(series_module, "MAX_POINTS", 100)
+    monkeypatch.setattr(buckets_module, "MAX_POINTS", 100)
     many = as_json(app, f"keys=long&axis={axis}&buckets=50")["series"][0]
     for found in (few, many):
         assert sum(found["data"]["count"]) == 3000
