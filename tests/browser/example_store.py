@@ -225,7 +225,7 @@ class ExampleStore:
     def _trouble(self, begun_ns: int) -> None:
         recent = [0.08 + 0.017 * number for number in range(20)]
         advice = (
-            "Raise num_workers to 12: the loader's workers are at 98 % of their cores and 20 cores are idle."
+            "Raise num_workers to 12: the loader's workers are at 98% of their cores and 20 cores are idle."
         )
         fields = {
             "step": 2_600,
@@ -235,7 +235,7 @@ class ExampleStore:
             "quantity": "ratio",
         }
         more = {"recent": recent, "advice": advice, "rank": 0}
-        message = "41 % of the last 2 min were spent waiting for data."
+        message = "41% of the last 2 min were spent waiting for data."
         with self.store.transaction():
             book = self.store.alert_book
             book.fire(
@@ -260,7 +260,7 @@ def waiting_for_data(first_time: float, last_time: float) -> Finding:
     return Finding(
         id="input.exposed_wait",
         title="Waiting for data",
-        headline="41 % of step time waits for data",
+        headline="41% of step time waits for data",
         detail="The loop waits 85 ms of each 204 ms step for its next batch, and the GPUs idle in that time.",
         severity="critical",
         confidence=0.92,
@@ -271,11 +271,11 @@ def waiting_for_data(first_time: float, last_time: float) -> Finding:
         last_step=STEPS - 1,
         evidence=(
             Evidence("Data wait", "85 ms", "of a 204 ms step, median of 1,500"),
-            Evidence("Ready batches", "0", "the queue was empty in 97 % of looks"),
-            Evidence("Loader workers", "98 %", "of 4 cores; 20 cores are idle"),
+            Evidence("Ready batches", "0", "the queue was empty in 97% of looks"),
+            Evidence("Loader workers", "98%", "of 4 cores; 20 cores are idle"),
         ),
         chart=Chart(("phase/data_seconds", "step_seconds"), STEPS // 2, STEPS - 1),
-        ruled_out=("Disk: 12 % busy, 0.4 ms a read", "Transfer: 6 ms, from pinned memory"),
+        ruled_out=("Disk: 12% busy, 0.4 ms a read", "Transfer: 6 ms, from pinned memory"),
         remedies=(
             Remedy(
                 "Use 12 loader workers.",

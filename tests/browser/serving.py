@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+TEST_PAGE = Path(__file__).resolve().parents[2] / "ui" / "serve_test_page.py"
+
 
 class Served:
-    """A server of a store, as `stepscope serve` starts it."""
+    """A server of a store, as `stepscope serve` starts it: with the page of tests, or the one users get."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
-        self._command = [sys.executable, "-m", "stepscope", "serve", "--store", str(folder), *flags]
+    def __init__(self, folder: Path, *flags: str, shipped: bool = False) -> None:
+        program = ["-m", "stepscope"] if shipped else [str(TEST_PAGE)]
+        self._command = [sys.executable, *program, "serve", "--store", str(folder), *flags]
         self._process: subprocess.Popen[str] | None = None
         self._port = "0"
         self.link = ""

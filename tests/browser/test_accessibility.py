@@ -9,6 +9,7 @@ from tests.browser.looking import ROUTES, is_drawn, is_settled
 
 pytestmark = pytest.mark.xdist_group("browser")
 
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
 
 GRAVE = ("serious", "critical")
@@ -25,6 +26,7 @@ def faults(page, *rules: str) -> list[str]:
     return [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found if one["impact"] in GRAVE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", SWEEP)
 def test_axe_finds_nothing_serious(look, route):
     page = look(ROUTES[route])
@@ -38,6 +40,7 @@ def test_axe_finds_nothing_serious(look, route):
     page.wait_for_selector("html[data-theme=light]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_what_opens(look, theme):
     page = look(f"/run/{LIVE}", theme)
@@ -50,6 +53,7 @@ def test_axe_finds_nothing_serious_in_what_opens(look, theme):
     assert faults(page) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_on_a_phone(look):
     page = look(f"/run/{LIVE}", phone=True)
     is_drawn(page, "chart-loss")
@@ -67,6 +71,7 @@ def test_a_page_has_landmarks_and_the_way_past_the_navigation(look):
     assert page.evaluate("document.activeElement.tagName") == "MAIN"
 
 
+@pytest.mark.slow
 def test_a_chart_says_in_words_what_it_shows(look):
     page = look(f"/run/{LIVE}")
     is_drawn(page, "chart-loss")
@@ -83,23 +88,41 @@ def test_a_status_is_a_word_and_an_icon(look):
         assert status.locator("svg").count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_what_opens_in_a_chart(look, theme):
-    page = look(f"/run/{LIVE}/system", theme)
-    is_drawn(page, "chart-gpu/power_watts")
+def test_axe_finds_nothing_serious_in_what_opens_in_a_chart(served, open_page, theme):
+    page = open_page(served, f"/run/{LIVE}/system", theme=theme)
+    page.set_default_timeout(20_000)
     chart = page.get_by_test_id("chart-gpu/power_watts")
-    for entry in ("Set y range…", "Merge with another chart…", "Alert at this value…"):
-        chart.get_by_role("button", name="Chart menu").click()
-        assert faults(page) == []
+
+    def button(name: str):
+        return chart.get_by_role("button", name=name)
+
+    def choose(menu: str, entry: str) -> None:
+        button(menu).click()
         chart.get_by_role("menuitem", name=entry).click()
-        chart.get_by_role("button", name="Cancel").wait_for()
+
+    def examine(opened, open_it, *arguments: str) -> None:
+        """Opens something on a page loaded afresh, and again if it was closed: a chart far away is freed.
+
+        Escape would not do instead: where nothing is open any more, it leaves the page.
+        """
+        for _ in range(6):
+            page.reload()
+            try:
+                is_drawn(page, "chart-gpu/power_watts")
+                open_it(*arguments)
+                opened.wait_for()
+                break
+            except playwright.TimeoutError:
+                continue
+        else:
+            pytest.fail(f"{arguments} did not open: {chart.inner_text()!r}")
         assert faults(page) == []
-        page.keyboard.press("Escape")
-    chart.get_by_role("button", name="Line menu: gpu 1").click()
-    assert faults(page) == []
-    chart.get_by_role("menuitem", name="Rename…").click()
-    assert faults(page) == []
-    page.keyboard.press("Escape")
-    chart.locator(".u-over").click(button="right")
-    chart.get_by_role("dialog").wait_for()
-    assert faults(page) == []
+
+    examine(chart.get_by_role("menu"), lambda: button("Chart menu").click())
+    for entry in ("Set y range…", "Merge with another chart…", "Alert at this value…"):
+        examine(button("Cancel"), choose, "Chart menu", entry)
+    examine(chart.get_by_role("menu"), lambda: button("Line menu: gpu 1").click())
+    examine(chart.get_by_role("textbox", name="Name of gpu 1"), choose, "Line menu: gpu 1", "Rename…")
+    examine(chart.get_by_role("dialog"), lambda: chart.locator(".u-over").click(button="right"))

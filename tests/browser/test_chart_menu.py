@@ -14,7 +14,7 @@ from stepscope.schema.series import Source
 from tests.browser.example_store import FINISHED, HOST, LIVE, NS, ExampleStore
 from tests.browser.looking import choose, is_drawn, lines, point_at
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 
 def test_a_line_that_is_dragged_to_a_value_asks_for_an_alert_there(metrics):
@@ -155,6 +155,30 @@ def test_a_line_gets_another_name_in_legend_and_tooltip_and_its_own_back(tempera
     chart.get_by_role("button", name="gpu 3", exact=True).wait_for()
 
 
+@pytest.mark.slow
+def test_a_name_that_is_being_typed_is_kept_while_the_page_is_scrolled_away(temperatures):
+    chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
+    chart.get_by_role("button", name="Line menu: gpu 3").click()
+    chart.get_by_role("menuitem", name="Rename…").click()
+    box = chart.get_by_role("textbox", name="Name of gpu 3")
+    box.fill("half a na")
+    temperatures.set_viewport_size({"width": 1280, "height": 120})
+    temperatures.mouse.move(640, 100)
+    temperatures.mouse.wheel(0, 100_000)
+    bottom = "document.querySelector(`[data-testid='${name}']`).getBoundingClientRect().bottom"
+    temperatures.wait_for_function(
+        f"name => {bottom} < -4 * innerHeight", arg="chart-gpu/temperature_celsius"
+    )
+    # How far away a chart is, it is told in a later frame.
+    temperatures.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+    is_drawn(temperatures, "chart-gpu/temperature_celsius")
+    assert box.input_value() == "half a na"
+    box.press("Enter")
+    chart.get_by_role("button", name="half a na", exact=True).wait_for()
+
+
 def test_a_pinned_line_comes_first_in_legend_and_tooltip(temperatures):
     chart = temperatures.get_by_test_id("chart-gpu/temperature_celsius")
     assert "gpu 0" in chart.get_by_role("listitem").first.inner_text()
@@ -283,7 +307,7 @@ def test_merged_charts_are_pinned_together_each_in_its_unit(metrics):
     assert keys_of(metrics, "pinned-loss") == {"loss", "accuracy"}
     point_at(metrics, "pinned-loss", 0.3)
     row = metrics.get_by_test_id("pinned-loss").get_by_role("status").get_by_role("row", name="accuracy")
-    assert " %" in row.inner_text()
+    assert "%" in row.inner_text()
     choose(metrics, "pinned-loss", "Unpin from Overview")
     metrics.get_by_test_id("pinned").wait_for(state="detached")
 

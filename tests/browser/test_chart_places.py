@@ -7,7 +7,7 @@ import pytest
 from tests.browser.example_store import LIVE, STEPS
 from tests.browser.looking import is_drawn, lines, plot_box, point_at
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 
 def value_at(page, chart: str, x: float) -> float:
@@ -33,7 +33,7 @@ def test_a_right_click_makes_a_place_the_baseline_of_all_charts(metrics):
         value_at(metrics, "chart-accuracy", STEPS / 6),
         value_at(metrics, "chart-accuracy", STEPS * 0.9),
     )
-    share = float(difference.split("(+")[1].split(" %")[0])
+    share = float(difference.split("(+")[1].split("%")[0])
     assert share == pytest.approx((last / first - 1) * 100, abs=2)
     accuracy.get_by_role("button", name="vs step").click()
     chart.get_by_role("button", name="vs step").wait_for(state="detached")

@@ -9,7 +9,7 @@ from stepscope.schema.series import Source
 from tests.browser.example_store import HOST, NS, ExampleStore
 from tests.browser.looking import is_drawn, is_settled, lines
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 STEPS = 300
 RATES = (0.1, 0.1, 0.01, 0.01)
@@ -104,7 +104,7 @@ def test_a_band_of_quantiles_is_narrower(compared, open_page):
     page = open_page(compared, f"{ADDRESS}&group=depth")
     is_drawn(page, "chart-loss")
     (whole,) = lines(page, "chart-loss")
-    page.get_by_role("button", name="10 to 90 %").click()
+    page.get_by_role("button", name="10 to 90%").click()
     page.wait_for_function(
         "high => window.__stepscope.charts.get('chart-loss').series()[0].max[0] < high", arg=whole["max"][0]
     )
@@ -124,9 +124,9 @@ def test_the_warm_up_counts_where_one_wants_it_to(compared, open_page):
 def test_another_baseline_turns_the_differences_round(compared, open_page):
     page = open_page(compared, ADDRESS)
     row = page.get_by_test_id("figures").get_by_role("row", name="Step time, p50")
-    row.get_by_text("▲ +100 % worse").first.wait_for()
+    row.get_by_text("▲ +100% worse").first.wait_for()
     page.get_by_role("list", name="Compared runs").get_by_role("button", name="Set as baseline").first.click()
-    row.get_by_text("▼ -50 % better").first.wait_for()
+    row.get_by_text("▼ -50% better").first.wait_for()
 
 
 def test_a_preset_draws_what_it_is_named_after(compared, open_page):

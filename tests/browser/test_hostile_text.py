@@ -152,6 +152,7 @@ def test_there_are_two_hundred_attempts():
     assert len(set(PAYLOADS)) == 200
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text_on_every_page(hostile, open_page):
     mark(hostile, PAYLOADS)
     page = open_page(hostile)
@@ -162,6 +163,7 @@ def test_hostile_text_stays_text_on_every_page(hostile, open_page):
         assert page.locator(ELEMENTS).count() == 0, path
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_shown_as_it_was_written(hostile, open_page):
     page = open_page(hostile, "/run/run-0/logs")
     page.get_by_test_id("console").get_by_text("<svg onload=window.owned=1>", exact=True).first.wait_for()
@@ -169,6 +171,7 @@ def test_what_was_tried_is_shown_as_it_was_written(hostile, open_page):
     page.get_by_role("heading", name="<script>window.owned=1</script>").wait_for()
 
 
+@pytest.mark.slow
 def test_hostile_text_in_the_address_stays_text(hostile, open_page):
     page = open_page(
         hostile,

@@ -17,6 +17,7 @@ def overview(look):
     return page
 
 
+@pytest.mark.slow
 def test_the_question_mark_shows_the_keys_and_escape_hides_them(overview):
     overview.locator("body").press("?")
     dialog = overview.get_by_role("dialog", name="Keyboard shortcuts")
@@ -25,6 +26,7 @@ def test_the_question_mark_shows_the_keys_and_escape_hides_them(overview):
     dialog.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_g_and_a_letter_go_to_a_page(overview):
     overview.locator("body").press("g")
     overview.locator("body").press("r")
@@ -34,6 +36,7 @@ def test_g_and_a_letter_go_to_a_page(overview):
     overview.get_by_text("Running now").wait_for()
 
 
+@pytest.mark.slow
 def test_numbers_go_to_the_pages_of_a_run_and_escape_back(overview):
     overview.locator("body").press("4")
     overview.wait_for_url("**/steps")
@@ -43,6 +46,7 @@ def test_numbers_go_to_the_pages_of_a_run_and_escape_back(overview):
     overview.wait_for_url(f"**/run/{LIVE}")
 
 
+@pytest.mark.slow
 def test_letters_change_the_charts_and_the_address_of_this_page_alone(served, open_page):
     overview = open_page(served, f"/run/{LIVE}")
     is_drawn(overview, "chart-loss")
@@ -62,6 +66,7 @@ def test_letters_change_the_charts_and_the_address_of_this_page_alone(served, op
     assert overview.url.endswith("/runs")
 
 
+@pytest.mark.slow
 def test_plus_zooms_and_f_follows_again(overview):
     overview.locator("body").press("+")
     overview.get_by_test_id("range").wait_for()
@@ -69,6 +74,7 @@ def test_plus_zooms_and_f_follows_again(overview):
     overview.get_by_test_id("range").wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_j_and_k_go_from_chart_to_chart(overview):
     overview.locator("body").press("j")
     first = overview.evaluate("document.activeElement.dataset.testid")
@@ -80,6 +86,7 @@ def test_j_and_k_go_from_chart_to_chart(overview):
     assert overview.evaluate("document.activeElement.dataset.testid") == first
 
 
+@pytest.mark.slow
 def test_a_dot_makes_it_dark_and_is_remembered(served, open_page):
     overview = open_page(served, "/")
     overview.get_by_role("heading", name="Home").wait_for()
@@ -100,6 +107,7 @@ def test_the_slash_leads_to_the_filter_where_letters_are_letters(look):
     assert page.locator("html").get_attribute("data-theme") == "light"
 
 
+@pytest.mark.slow
 def test_the_palette_finds_runs_metrics_and_pages(overview):
     overview.keyboard.press("Control+k")
     overview.get_by_test_id("palette-input").fill("gradient_norm")
@@ -112,6 +120,7 @@ def test_the_palette_finds_runs_metrics_and_pages(overview):
     overview.wait_for_url("**/run/resnet50-baseline")
 
 
+@pytest.mark.slow
 def test_keys_that_were_turned_off_do_nothing(served, open_page):
     page = open_page(served, "/settings")
     page.get_by_label("Keyboard shortcuts").uncheck()

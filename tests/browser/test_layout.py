@@ -14,7 +14,7 @@ from tests.browser.looking import choose, is_drawn, is_settled
 from tests.browser.serving import Served
 from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, WORDY, TroubledStore
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 TILES = ("throughput", "step_time", "gpu", "memory")
 LABEL_HEIGHT = 11

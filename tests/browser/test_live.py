@@ -81,6 +81,7 @@ def test_a_server_that_is_gone_is_announced_and_the_page_stays(training, watched
     has_drawn(watched, 9.25)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "store")
     store.light_runs(1)
@@ -94,6 +95,7 @@ def test_a_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path, serve, op
     page.get_by_test_id("run-header").get_by_text("Deleted").wait_for()
 
 
+@pytest.mark.slow
 def test_a_new_run_appears_in_the_list(training, open_page):
     store, server = training
     page = open_page(server, "/runs")

@@ -13,13 +13,14 @@ from stepscope.schema.alert import AlertDetail
 from stepscope.schema.series import Source
 from tests.browser.example_store import CRASHED, FINISHED, LIVE, NS, ExampleStore
 from tests.browser.looking import ROUTES, is_drawn
+from tests.cases import few
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 SAID = {
     "home": "Running now",
     "runs": LIVE,
-    "overview": "41 % of step time waits for data",
+    "overview": "41% of step time waits for data",
     "metrics": "gradient_norm",
     "system": "GPU 5",
     "steps": "Slowest steps",
@@ -35,7 +36,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", few(ROUTES, 4))
 def test_an_address_shows_its_page(look, route):
     page = look(ROUTES[route])
     page.get_by_text(SAID[route]).first.wait_for()
@@ -98,6 +99,7 @@ def test_links_do_not_reload_the_page_and_back_works(served, open_page):
     assert page.evaluate("window.stayed")
 
 
+@pytest.mark.slow
 def test_a_page_below_a_base_path_finds_everything(tmp_path, serve, open_page):
     ExampleStore(tmp_path).fill().close()
     page = open_page(serve(tmp_path, "--base-path", "/tools/stepscope"), f"/run/{LIVE}")
@@ -120,6 +122,7 @@ def test_a_finished_run_is_summed_up(look):
     assert "Best" in text
 
 
+@pytest.mark.slow
 def test_the_hosts_of_a_run_are_shown_side_by_side(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "nodes")
     begun_ns = store.now_ns - 60 * NS

@@ -54,6 +54,7 @@ def said(page, words: str) -> None:
     page.get_by_test_id("rule-words").get_by_text(re.compile(words)).first.wait_for()
 
 
+@pytest.mark.slow
 def test_an_alert_created_in_a_chart_becomes_a_rule_of_that_run(folder_and_server, open_page, rules):
     page = open_page(folder_and_server[1], f"/run/{LIVE}/metrics")
     is_drawn(page, "chart-loss")
@@ -70,6 +71,7 @@ def test_an_alert_created_in_a_chart_becomes_a_rule_of_that_run(folder_and_serve
     assert (str(made.rule.condition), made.run) == (condition, LIVE)
 
 
+@pytest.mark.slow
 def test_a_rule_is_made_and_listed_with_where_it_comes_from(alerts, rules):
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("loss_high")
@@ -85,6 +87,7 @@ def test_a_rule_is_made_and_listed_with_where_it_comes_from(alerts, rules):
     assert (kept.rule.for_s, kept.rule.severity, kept.rule.channels) == (60.0, "critical", None)
 
 
+@pytest.mark.slow
 def test_an_error_is_underlined_and_the_rule_cannot_be_saved(alerts):
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("odd")
@@ -98,6 +101,7 @@ def test_an_error_is_underlined_and_the_rule_cannot_be_saved(alerts):
     assert editor.get_by_role("button", name="Save").is_enabled()
 
 
+@pytest.mark.slow
 def test_what_the_run_does_not_have_is_doubted(alerts):
     editor = new_rule(alerts)
     editor.get_by_label("Condition").fill("los > 1")
@@ -105,6 +109,7 @@ def test_what_the_run_does_not_have_is_doubted(alerts):
     said(alerts, "did you mean 'loss'")
 
 
+@pytest.mark.slow
 def test_metrics_are_completed_by_the_keyboard_and_escape_closes_the_list_first(alerts):
     editor = new_rule(alerts)
     box = editor.get_by_label("Condition")
@@ -122,6 +127,7 @@ def test_metrics_are_completed_by_the_keyboard_and_escape_closes_the_list_first(
     editor.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_an_edited_default_rule_replaces_it_until_deleted_and_deletion_can_be_undone(alerts, rules):
     listed(alerts, "gpu_hot").locator("summary").click()
     alerts.get_by_role("button", name="Edit gpu_hot").click()
@@ -142,6 +148,7 @@ def test_an_edited_default_rule_replaces_it_until_deleted_and_deletion_can_be_un
     assert str(rules.read().rules[0].rule.condition).endswith(">= 70")
 
 
+@pytest.mark.slow
 def test_a_default_rule_is_switched_off_and_on_again(alerts, rules):
     listed(alerts, "input_bound").locator("summary").click()
     alerts.get_by_role("button", name="Switch input_bound off").click()
@@ -152,6 +159,7 @@ def test_a_default_rule_is_switched_off_and_on_again(alerts, rules):
     assert dict(rules.read().switches) == {}
 
 
+@pytest.mark.slow
 def test_errors_of_the_server_are_shown_in_the_editor(folder_and_server, open_page):
     alerts = open_page(folder_and_server[1], "/alerts", allowed=("400 (Bad Request)",))
     editor = new_rule(alerts)
@@ -163,6 +171,7 @@ def test_errors_of_the_server_are_shown_in_the_editor(folder_and_server, open_pa
     editor.get_by_role("alert").get_by_text("it must be a number of seconds").wait_for()
 
 
+@pytest.mark.slow
 def test_channels_and_scope_of_a_rule_are_chosen(alerts, rules):
     editor = new_rule(alerts)
     editor.get_by_label("Name").fill("quiet")
@@ -190,6 +199,7 @@ def test_the_editor_opens_on_any_page(look):
     page.get_by_test_id("rule-editor").wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_server_that_is_read_only_can_be_read_alone(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "store").fill()
     page = open_page(serve(store.folder, "--read-only"), "/alerts")
@@ -198,10 +208,12 @@ def test_the_rules_of_a_server_that_is_read_only_can_be_read_alone(tmp_path, ser
     store.close()
 
 
+@pytest.mark.slow
 def test_quiet_hours_are_explained(alerts):
     assert "alerts.quiet_hours" in alerts.get_by_test_id("quiet-hours").inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theme", "phone"), [("light", False), ("dark", False), ("dark", True)])
 def test_the_editor_can_be_used_by_everybody(look, theme: str, phone: bool):
     page = look("/alerts", theme, phone=phone)

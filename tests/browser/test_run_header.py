@@ -8,7 +8,7 @@ from tests.browser.conftest import Visitor
 from tests.browser.example_store import LIVE
 from tests.browser.looking import drag, is_drawn, window_of
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 
 def copied(page) -> str:

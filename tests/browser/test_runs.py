@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser.example_store import BEGUN, CRASHED, FINISHED, LIVE, PLAIN, ExampleStore
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 ROWS = "[role=row] a.name"
 

@@ -8,7 +8,7 @@ from tests.browser.conftest import Visitor
 from tests.browser.example_store import LIVE, ExampleStore
 from tests.browser.looking import is_settled
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 
 def test_units_hold_on_every_page_and_are_remembered(served, open_page):

@@ -12,7 +12,7 @@ import stepscope
 from tests.browser.conftest import Visitor
 from tests.browser.example_store import ExampleStore
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
 AWAY = ("net::ERR_",)
 """What the browser says of a server that does not answer."""
@@ -62,7 +62,7 @@ def store(tmp_path):
 
 @pytest.mark.parametrize("base_path", ["", "/stepscope"])
 def test_the_page_opens_without_its_server_and_says_that_it_is_gone(store, serve, open_page, base_path):
-    server = serve(store.folder, *(["--base-path", base_path] if base_path else []))
+    server = serve(store.folder, *(["--base-path", base_path] if base_path else []), shipped=True)
     page = open_page(server, "/runs", allowed=AWAY)
     is_kept(page)
     server.kill()
@@ -77,7 +77,7 @@ def test_the_page_opens_without_its_server_and_says_that_it_is_gone(store, serve
 
 
 def test_no_data_of_runs_is_cached(store, serve, open_page):
-    server = serve(store.folder)
+    server = serve(store.folder, shipped=True)
     page = open_page(server, "/runs")
     is_kept(page)
     page.reload()
@@ -95,7 +95,7 @@ def test_a_new_build_is_shown_at_once_and_the_old_one_forgotten(
     source = tmp_path / "source"
     shutil.copytree(Path(stepscope.__file__).parent, source / "stepscope")
     monkeypatch.setenv("PYTHONPATH", str(source))
-    server = serve(store.folder)
+    server = serve(store.folder, shipped=True)
     page = open_page(server, "/runs", allowed=AWAY)
     is_kept(page)
     page.reload()
@@ -123,7 +123,7 @@ def rebuild(page: Path) -> None:
 
 
 def test_a_page_without_access_says_so_and_the_token_grants_it(store, serve, browser):
-    server = serve(store.folder)
+    server = serve(store.folder, shipped=True)
     visitor = Visitor(browser, server)
     page = visitor.go("/runs")
     is_kept(page)
@@ -139,7 +139,7 @@ def test_a_page_without_access_says_so_and_the_token_grants_it(store, serve, bro
 
 
 def test_the_worker_is_no_way_around_the_token(store, serve, browser):
-    server = serve(store.folder)
+    server = serve(store.folder, shipped=True)
     context = browser.new_context()
     assert context.request.get(f"{server.base}/sw.js").status == 401
     context.close()

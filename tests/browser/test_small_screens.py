@@ -10,6 +10,7 @@ from tests.browser.looking import ROUTES, is_drawn, is_settled
 pytestmark = pytest.mark.xdist_group("browser")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_page_is_wider_than_the_phone(look, route):
     page = look(ROUTES[route], phone=True)
@@ -17,6 +18,7 @@ def test_no_page_is_wider_than_the_phone(look, route):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_the_verdict_tiles_alerts_and_gpus_come_before_the_charts(look):
     page = look(f"/run/{LIVE}", phone=True)
     is_drawn(page, "chart-loss")
@@ -27,6 +29,7 @@ def test_the_verdict_tiles_alerts_and_gpus_come_before_the_charts(look):
     assert page.get_by_test_id("gpu-cards").locator("li").count() == 8
 
 
+@pytest.mark.slow
 def test_tiles_stand_two_by_two(look):
     page = look(f"/run/{LIVE}", phone=True)
     names = ("throughput", "step_time", "gpu", "memory")
@@ -42,6 +45,7 @@ def test_runs_are_cards(look):
     assert page.locator("[role=table]").count() == 0
 
 
+@pytest.mark.slow
 def test_the_status_stays_in_view_while_one_scrolls(look):
     page = look(f"/run/{LIVE}", phone=True)
     is_drawn(page, "chart-loss")
@@ -50,6 +54,7 @@ def test_the_status_stays_in_view_while_one_scrolls(look):
     assert page.get_by_test_id("run-header").bounding_box()["y"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_pressed_is_large_enough_for_a_finger(look):
     page = look(f"/run/{LIVE}", phone=True)
     page.get_by_test_id("verdict").wait_for()
@@ -59,6 +64,7 @@ def test_what_is_pressed_is_large_enough_for_a_finger(look):
     assert min(heights) >= 44
 
 
+@pytest.mark.slow
 def test_the_events_of_a_run_are_as_wide_as_the_phone(look):
     page = look(f"/run/{LIVE}", phone=True)
     page.get_by_text("Machine, events and environment").click()
@@ -67,6 +73,7 @@ def test_the_events_of_a_run_are_as_wide_as_the_phone(look):
     assert lane.bounding_box()["width"] > 300
 
 
+@pytest.mark.slow
 def test_the_note_on_evidence_is_below_it(look):
     page = look(f"/run/{LIVE}/diagnose", phone=True)
     row = page.get_by_test_id("findings").locator("table tr").first

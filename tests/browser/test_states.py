@@ -13,6 +13,7 @@ from tests.browser.example_store import BEGUN, HOST, LIVE, NS, ExampleStore
 pytestmark = pytest.mark.xdist_group("browser")
 
 
+@pytest.mark.slow
 def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "new")
     page = open_page(serve(store.folder))
@@ -20,9 +21,9 @@ def test_a_new_store_shows_how_to_make_a_first_run(tmp_path, serve, open_page):
     assert str(store.folder) in page.get_by_test_id("no-runs").inner_text()
     assert "monitor.batches(loader)" in page.locator("pre").first.inner_text()
     page.get_by_role("button", name="Lightning").click()
-    assert "lightning.Callback" in page.locator("pre").first.inner_text()
+    assert "integrations.lightning import StepscopeCallback" in page.locator("pre").first.inner_text()
     page.get_by_role("button", name="Hugging Face").click()
-    assert "transformers.Trainer" in page.locator("pre").first.inner_text()
+    assert "integrations.transformers import StepscopeCallback" in page.locator("pre").first.inner_text()
     assert page.get_by_role("button", name="Start a demo run").is_enabled()
     store.close()
 
@@ -32,6 +33,7 @@ def test_a_run_without_steps_says_that_it_waits(look):
     page.get_by_role("heading", name="Connected, waiting for the first step").wait_for()
 
 
+@pytest.mark.slow
 def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "twins")
     store.processes("twins", store.now_ns - 60 * NS, store.now_ns, "running", ranks=2)
@@ -45,6 +47,7 @@ def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
     store.close()
 
 
+@pytest.mark.slow
 def test_what_is_there_twice_is_shown_twice_and_breaks_no_page(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "doubled")
     store.light_runs(2)
@@ -66,12 +69,14 @@ def test_what_is_there_twice_is_shown_twice_and_breaks_no_page(tmp_path, serve, 
     lane = page.get_by_test_id("events")
     lane.get_by_role("button", name="throttled").nth(1).wait_for()
     page.goto(f"{server.base}/runs?columns=name,name,step")
+    page.get_by_role("columnheader").get_by_text("Name", exact=True).first.wait_for()
     assert page.get_by_role("columnheader").all_inner_texts().count("Name") == 1
     page.goto(f"{server.base}/compare?runs=sweep-0000,sweep-0001,sweep-0000")
     page.get_by_test_id("figures").wait_for()
     store.close()
 
 
+@pytest.mark.slow
 def test_the_time_a_run_has_stalled_is_counted_once(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "stalled")
     store.processes("stalled", store.now_ns - 1_800 * NS, store.now_ns - 1_200 * NS, "stalled", ranks=1)
@@ -82,6 +87,7 @@ def test_the_time_a_run_has_stalled_is_counted_once(tmp_path, serve, open_page):
     store.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_read_only_offers_no_changes(tmp_path, serve, open_page):
     store = ExampleStore(tmp_path / "kept")
     store.light_runs(1)
@@ -91,6 +97,7 @@ def test_a_server_that_is_read_only_offers_no_changes(tmp_path, serve, open_page
     store.close()
 
 
+@pytest.mark.slow
 def test_the_theme_follows_the_system_until_one_chooses(served, open_page):
     page = open_page(served, "/settings", theme="dark")
     page.wait_for_selector("html[data-theme=dark]")
@@ -100,6 +107,7 @@ def test_the_theme_follows_the_system_until_one_chooses(served, open_page):
     page.wait_for_selector("html[data-theme=light]")
 
 
+@pytest.mark.slow
 def test_a_finding_can_be_muted_and_comes_back(served, open_page):
     page = open_page(served, f"/run/{LIVE}/diagnose")
     finding = page.get_by_test_id("finding-input.exposed_wait")
@@ -109,6 +117,7 @@ def test_a_finding_can_be_muted_and_comes_back(served, open_page):
     finding.get_by_text("What to change").wait_for()
 
 
+@pytest.mark.slow
 def test_a_rule_can_be_silenced_and_the_silence_ended(served, open_page):
     page = open_page(served, "/alerts")
     page.get_by_test_id("open-alerts").get_by_role("button", name="Silence").first.click()
@@ -126,6 +135,7 @@ def test_the_card_of_a_run_without_steps_says_that_it_waits(look):
     assert "–" not in card.inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 1024, 700])
 def test_the_charts_of_the_machine_leave_no_blank(tmp_path, serve, open_page, width):
     """A host without GPUs has five of them or fewer."""

@@ -25,6 +25,7 @@ def tops(page, *names: str) -> list[float]:
     return [page.get_by_test_id(name).bounding_box()["y"] for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phone", [False, True])
 def test_a_failed_run_leads_with_exception_traceback_and_last_lines(troubled, open_page, phone):
     page = open_page(troubled, f"/run/{FAILED}", phone=phone)
@@ -41,12 +42,14 @@ def test_a_failed_run_leads_with_exception_traceback_and_last_lines(troubled, op
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_leads_with_what_became_of_its_process(troubled, open_page):
     page = open_page(troubled, f"/run/{KILLED}")
     page.get_by_test_id("failure").get_by_text("process 4000 was killed (no error message)").wait_for()
     page.get_by_text("A killed process leaves no traceback.").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phone", [False, True])
 def test_home_has_failures_and_nan_losses_under_needs_attention(troubled, open_page, phone):
     page = open_page(troubled, "/", phone=phone)
@@ -55,6 +58,7 @@ def test_home_has_failures_and_nan_losses_under_needs_attention(troubled, open_p
     attention.get_by_text("Loss became NaN").first.wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phone", [False, True])
 def test_the_list_has_those_that_need_attention_with_exception_and_nan(troubled, open_page, phone):
     page = open_page(troubled, "/runs", phone=phone)
@@ -70,6 +74,7 @@ def test_the_list_has_those_that_need_attention_with_exception_and_nan(troubled,
     table.get_by_text(LONG).wait_for()
 
 
+@pytest.mark.slow
 def test_the_failure_in_the_list_links_to_its_details(troubled, open_page):
     page = open_page(troubled, "/runs")
     page.get_by_test_id("run-table").get_by_text(REASON).first.click()
@@ -78,7 +83,7 @@ def test_the_failure_in_the_list_links_to_its_details(troubled, open_page):
 
 def test_a_comparison_has_nan_for_a_loss_that_ended_so(troubled, open_page):
     page = open_page(troubled, f"/compare?runs={LONG},{NAN}")
-    row = page.get_by_role("row", name="Loss, median of the last 10 %")
+    row = page.get_by_role("row", name="Loss, median of the last 10%")
     row.wait_for()
     assert row.get_by_role("cell").nth(1).inner_text() == "NaN"
 
@@ -120,6 +125,7 @@ def test_logs_that_were_not_recorded_say_why_the_run_failed_and_how_to_record_th
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+@pytest.mark.slow
 def test_recorded_logs_end_with_the_traceback(troubled, open_page):
     page = open_page(troubled, f"/run/{FAILED}/logs")
     is_settled(page)

@@ -64,7 +64,7 @@ class TroubledStore(ExampleStore):
         """Alerts on a run that goes on, with more to say than fits into a line."""
         self.small("troubled", "running", np.linspace(2, 1, 50))
         told = {"recent": [0.1, 0.3, 0.41], "advice": "Raise num_workers to 12. " * 6, "rank": 0}
-        long, short = "41 % of the last 2 min were spent waiting for data. " * 3, "It is hot."
+        long, short = "41% of the last 2 min were spent waiting for data. " * 3, "It is hot."
         with self.store.transaction():
             for rule, message, value in (("input_bound", long, 0.41), ("hot", short, 123_456.0)):
                 fields = {**told, "value": value, "threshold": value / 2}

@@ -1,21 +1,8 @@
-// Starts the page.
+// The first script: fetches the code of the opened page and of everything around it at the same time.
 
-import { mount } from "svelte";
-import App from "./App.svelte";
-import { openAlerts } from "./app/alert_count.svelte";
-import { listenForKeys } from "./app/keyboard.svelte";
-import { live } from "./app/live.svelte";
-import { followLinks } from "./app/router.svelte";
-import { meta } from "./app/server.svelte";
-import { registerServiceWorker } from "./app/shell/service_worker";
-import { applyTheme } from "./app/theme.svelte";
+import { loadersOf, partsOf, pathBelow, routeOf } from "./app/route";
 import "./style/all.css";
 
-applyTheme();
-followLinks();
-listenForKeys();
-live.begin();
-openAlerts.begin();
-void meta.load();
-mount(App, { target: document.getElementById("app")! });
-registerServiceWorker();
+// A page that cannot be fetched is reported where it would be shown.
+for (const load of loadersOf(routeOf(partsOf(pathBelow(location))))) load().catch(() => undefined);
+void import("./start");

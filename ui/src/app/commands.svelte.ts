@@ -2,6 +2,7 @@
 
 import { api, type RunList, type RunRow } from "../data";
 import type { IconName } from "../parts/icons";
+import { PAGES, pageNames } from "../pages/list";
 import { live } from "./live.svelte";
 import { go, href, runHref } from "./router.svelte";
 import { requestRule } from "./rule_request.svelte";
@@ -15,21 +16,11 @@ export interface Command {
   act: () => void;
 }
 
-const page = (title: string, path: string, icon: IconName, hint?: string): Command => ({
-  title,
-  kind: "Page",
-  icon,
-  hint,
-  act: () => go(href(path)),
-});
-
 const ALWAYS: Command[] = [
-  page("Home", "/", "home", "g h"),
-  page("Runs", "/runs", "runs", "g r"),
-  page("Compare", "/compare", "compare", "g c"),
-  page("Alerts", "/alerts", "alerts", "g a"),
-  page("Settings", "/settings", "settings", "g s"),
-  page("Help", "/help", "help"),
+  ...pageNames.map((name): Command => {
+    const { title, icon, key } = PAGES[name];
+    return { title, kind: "Page", icon, hint: key && `g ${key}`, act: () => go(href(name)) };
+  }),
   {
     title: "New alert rule",
     kind: "Action",

@@ -1,5 +1,6 @@
 // Keyboard shortcuts of the page: off while typing, and can be disabled.
 
+import { PAGES, pageNames } from "../pages/list";
 import { go, href } from "./router.svelte";
 import { live } from "./live.svelte";
 import { preferences } from "./preferences.svelte";
@@ -17,8 +18,6 @@ class Overlays {
 
 /** Panels over the page. */
 export const overlays = new Overlays();
-
-const PAGES: Record<string, string> = { h: "/", r: "/runs", c: "/compare", a: "/alerts", s: "/settings" };
 
 const everywhere: Record<string, Action> = {
   "/": (event) => focusFirst("[data-filter]", event),
@@ -93,7 +92,7 @@ function press(event: KeyboardEvent): void {
   if (event.key === " " && takesSpace(event.target)) return;
   if (event.timeStamp - goSince < PAUSE_MS) {
     goSince = -PAUSE_MS;
-    const page = PAGES[event.key];
+    const page = pageNames.find((name) => PAGES[name].key === event.key);
     if (page) go(href(page));
     return;
   }

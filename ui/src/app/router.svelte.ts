@@ -1,21 +1,19 @@
 // The router: paths without a hash below the base URL, all state in the query string.
 
-const BASE = new URL(document.baseURI).pathname.replace(/\/$/, "");
-
-function pathOf(url: { pathname: string }): string {
-  const path = url.pathname.startsWith(BASE) ? url.pathname.slice(BASE.length) : url.pathname;
-  return path.replace(/\/+$/, "") || "/";
-}
+import type { PageName, RunPageName } from "../pages/list";
+import { BASE, pagePath, partsOf, pathBelow, routeOf, runPath, type Route } from "./route";
 
 class Place {
-  path = $state(pathOf(location));
+  path = $state(pathBelow(location));
   query = $state.raw(new URLSearchParams(location.search));
 
   /** The parts of the path, decoded: `/run/a%20b/steps` is `["run", "a b", "steps"]`. */
   parts = $derived(partsOf(this.path));
 
+  route = $derived(routeOf(this.parts));
+
   read(): void {
-    this.path = pathOf(location);
+    this.path = pathBelow(location);
     this.query = new URLSearchParams(location.search);
   }
 }
@@ -23,21 +21,9 @@ class Place {
 /** The current URL. */
 export const place = new Place();
 
-function partsOf(path: string): string[] {
-  return path.split("/").filter(Boolean).map(decoded);
-}
-
 /** Whether the current URL is that of a run, even if the page has not drawn it yet. */
 export function isAtRun(id: string): boolean {
-  return partsOf(pathOf(location))[1] === id;
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
+  return partsOf(pathBelow(location))[1] === id;
 }
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
@@ -47,19 +33,23 @@ function written(query: URLSearchParams): string {
   return text ? `?${text}` : "";
 }
 
-/** The URL of a page below the base. */
-export function href(path: string, query: Query = {}): string {
+/** The URL of a page. */
+export function href(page: PageName, query: Query = {}): string {
+  return below(pagePath(page), query);
+}
+
+/** The URL of a page of a run. */
+export function runHref(id: string, page: RunPageName = "overview", query: Query = {}): string {
+  return below(runPath(id, page), query);
+}
+
+function below(path: string, query: Query): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== null && value !== undefined && value !== "" && value !== false)
       search.set(name, String(value));
   }
   return `${BASE}${path}${written(search)}`;
-}
-
-/** The URL of a page of a run. */
-export function runHref(id: string, tab = "", query: Query = {}): string {
-  return href(`/run/${encodeURIComponent(id)}${tab ? `/${tab}` : ""}`, query);
 }
 
 /** Navigates to a URL made by `href`. */
@@ -81,6 +71,12 @@ export function setQuery(changes: Query, { replace = true } = {}): void {
   if (address !== location.pathname + location.search) go(address, { replace });
 }
 
+/** The route of a link of this page; null for any other link. */
+export function routeOfLink(link: HTMLAnchorElement): Route | null {
+  const isOurs = link.origin === location.origin && link.pathname.startsWith(`${BASE}/`);
+  return isOurs && !link.pathname.startsWith(`${BASE}/api/`) ? routeOf(partsOf(pathBelow(link))) : null;
+}
+
 /** Handles clicks on links of this page without loading it again. */
 export function followLinks(): void {
   window.addEventListener("popstate", () => place.read());
@@ -88,8 +84,7 @@ export function followLinks(): void {
     const plain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
     const link = event.target instanceof Element ? event.target.closest("a") : null;
     if (!plain || !link || event.defaultPrevented || link.target || link.hasAttribute("download")) return;
-    if (link.origin !== location.origin || !link.pathname.startsWith(`${BASE}/`)) return;
-    if (link.pathname.startsWith(`${BASE}/api/`) || link.getAttribute("href")?.startsWith("#")) return;
+    if (!routeOfLink(link) || link.getAttribute("href")?.startsWith("#")) return;
     event.preventDefault();
     go(link.pathname + link.search);
   });

@@ -1,19 +1,20 @@
 // All keyboard shortcuts, for the help overlay and the help page.
 
+import { PAGES, RUN_PAGES } from "../pages/list";
+
 export interface Shortcut {
   keys: string[];
   does: string;
 }
+
+const tabs = Object.values(RUN_PAGES);
 
 export const SHORTCUTS: { title: string; items: Shortcut[] }[] = [
   {
     title: "Anywhere",
     items: [
       { keys: ["/"], does: "Go to the filter box" },
-      { keys: ["g", "h"], does: "Home" },
-      { keys: ["g", "r"], does: "Runs" },
-      { keys: ["g", "c"], does: "Compare" },
-      { keys: ["g", "a"], does: "Alerts" },
+      ...Object.values(PAGES).flatMap(({ key, title }) => (key ? [{ keys: ["g", key], does: title }] : [])),
       { keys: ["Ctrl K"], does: "Find runs, metrics, pages and actions (⌘ K on a Mac)" },
       { keys: ["."], does: "Light or dark" },
       { keys: ["Space"], does: "Pause or resume live updates" },
@@ -24,7 +25,7 @@ export const SHORTCUTS: { title: string; items: Shortcut[] }[] = [
   {
     title: "On the pages of a run",
     items: [
-      { keys: ["1", "…", "7"], does: "Overview, metrics, system, steps, diagnose, logs, config" },
+      { keys: [tabs[0]!.key!, "…", tabs.at(-1)!.key!], does: tabs.map((page) => page.title).join(", ") },
       { keys: ["x"], does: "Next x axis" },
       { keys: ["y"], does: "Logarithmic y axis on or off" },
       { keys: ["s"], does: "Go to smoothing" },

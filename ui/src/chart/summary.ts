@@ -65,7 +65,7 @@ export function grainOf(
   spread?: Spread,
 ): string {
   if (spread)
-    return `mean of runs, band: ${spread === "range" ? "min–max" : "10 to 90 %"}`;
+    return `mean of runs, band: ${spread === "range" ? "min–max" : "10 to 90%"}`;
   const standing = lines.filter((line) => !line.superseded && line.count.length > 0);
   if (standing.length === 0) return "";
   const points = standing.reduce(

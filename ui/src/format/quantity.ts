@@ -30,7 +30,7 @@ export function bytes(value: number | null | undefined): string {
 /** A ratio as percent. */
 export function percent(ratio: number | null | undefined): string {
   if (ratio === null || ratio === undefined || !Number.isFinite(ratio)) return number(ratio);
-  return signed(ratio * 100, (size) => `${percentDigits(size)} %`);
+  return signed(ratio * 100, (size) => `${percentDigits(size)}%`);
 }
 
 function percentDigits(size: number): string {
@@ -73,6 +73,8 @@ export function quantity(value: number | null | undefined, unit: Unit = ""): str
       return `${bytes(value)}/s`;
     case "ratio":
       return percent(value);
+    case "%":
+      return `${number(value)}%`;
     case "celsius":
       return `${number(degrees(value), 3)} ${degreeSign()}`;
     case "watts":

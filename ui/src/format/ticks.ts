@@ -16,7 +16,7 @@ const SECONDS: Scale[] = [
   { factor: 1, suffix: " s" },
 ];
 const PLAIN: Scale[] = ["", "k", "M", "G", "T"].map((suffix, at) => ({ factor: 1000 ** at, suffix }));
-const UNIT_SIGNS: Record<string, string> = { "/s": "/s" };
+const UNIT_SIGNS: Record<string, string> = { "/s": "/s", "%": "%" };
 const PREFIXED: Record<string, string> = { watts: "W", joules: "J", hertz: "Hz" };
 const LONG_SECONDS = 120;
 
@@ -28,7 +28,7 @@ export function ticksOf(values: readonly number[], unit: Unit): string[] {
     const shown = values.map(degrees);
     return shown.map((value) => `${fixed(value, minDistance(shown) || 1)} ${degreeSign()}`);
   }
-  if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)} %`);
+  if (unit === "ratio") return values.map((value) => `${fixed(value * 100, distance * 100)}%`);
   if (unit === "seconds" && largest >= LONG_SECONDS) return values.map(duration);
   const { factor, suffix } = scaleFor(unit, largest);
   if (unit === "" && ((largest > 0 && largest < 1e-3) || largest >= 1e15))

@@ -35,11 +35,11 @@ describe("a baseline", () => {
   });
 
   test("is compared with as a number and in percent", () => {
-    expect(differenceText(2.5, 2, "")).toBe("+0.5 (+25 %)");
-    expect(differenceText(0.1, 0.2, "seconds")).toBe("−100 ms (−50 %)");
+    expect(differenceText(2.5, 2, "")).toBe("+0.5 (+25%)");
+    expect(differenceText(0.1, 0.2, "seconds")).toBe("−100 ms (−50%)");
     expect(differenceText(3, 0, "")).toBe("+3");
     expect(differenceText(NaN, 1, "")).toBe("");
-    expect(differenceText(-1, -2, "")).toBe("+1 (+50 %)");
+    expect(differenceText(-1, -2, "")).toBe("+1 (+50%)");
   });
 
   test("is named by its step, or by its time where it has none", () => {

@@ -32,8 +32,8 @@ describe("the lines of a chart", () => {
       { ...OPTIONS, keys },
       new ChartSync(),
     );
-    expect(lines[0]).toMatchObject({ colour: "#0072B2", dash: [] });
-    expect(lines[6]!.colour).toBe("#0072B2");
+    expect(lines[0]).toMatchObject({ colour: "#0072b2", dash: [] });
+    expect(lines[6]!.colour).toBe("#0072b2");
     expect(lines[6]!.dash.length).toBeGreaterThan(0);
   });
 

@@ -34,7 +34,7 @@ function drawing(more: Partial<Drawing> = {}, lines = [lineOf([0, 5, 10], [0, 50
       emphasis: { group: null, band: true },
       labels: false,
     },
-    ticks: { x: [{ at: 5, text: "5" }], y: [{ at: 50, text: "50 %" }], y2: [] },
+    ticks: { x: [{ at: 5, text: "5" }], y: [{ at: 50, text: "50%" }], y2: [] },
     labelled: false,
     ...more,
   };
@@ -52,7 +52,7 @@ describe("a chart as a vector picture", () => {
   test("has title, ticks and grid in the colours of the theme, and no bitmap", () => {
     const svg = svgOf(drawing(), { ...theme(), text: "#abcdef", grid: "#fedcba" });
     expect(svg).toMatch(/fill="#abcdef">loss</);
-    expect(svg).toMatch(/>50 %</);
+    expect(svg).toMatch(/>50%</);
     expect(svg).toMatch(/d="M50 110L150 110" fill="none" stroke="#fedcba"/);
     expect(svg).not.toMatch(/<image|data:/);
   });

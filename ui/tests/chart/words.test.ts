@@ -16,7 +16,7 @@ describe("the text of a chart", () => {
   });
 
   test("knows what rises and what stays, in its unit", () => {
-    expect(summaryOf([bucketsOf("eval/accuracy", [0, 10], [0.1, 0.9])])).toContain("rose from 10 % to 90 %");
+    expect(summaryOf([bucketsOf("eval/accuracy", [0, 10], [0.1, 0.9])])).toContain("rose from 10% to 90%");
     expect(summaryOf([bucketsOf("step_seconds", [0, 10], [0.2, 0.2])])).toContain("stayed near 200 ms");
     expect(
       summaryOf([bucketsOf("gpu_power_watts", [0, 60], [300, 100], [0, 60], { axis: "seconds" })]),

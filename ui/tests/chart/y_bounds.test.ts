@@ -23,7 +23,7 @@ describe("a y range that is typed", () => {
   });
 
   test("is shown in the unit of the chart", () => {
-    expect(boundsText({ low: 0.5, high: 1 }, "ratio")).toBe("y 50 % – 100 %");
+    expect(boundsText({ low: 0.5, high: 1 }, "ratio")).toBe("y 50% – 100%");
     expect(boundsText({ low: null, high: 2 }, "")).toBe("y ≤ 2");
     expect(boundsText({ low: 2, high: null }, "")).toBe("y ≥ 2");
   });

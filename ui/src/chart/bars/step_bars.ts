@@ -3,6 +3,7 @@
 import { quantity, ticksOf } from "../../format";
 import type { StepBar } from "../../data/types";
 import { roundTicks } from "../drawing/scale_ticks";
+import { AXIS_LEFT, fontOf } from "../drawing/style";
 import { phaseColour, strokeOf, type Theme } from "../drawing/theme";
 
 export interface BarLayout {
@@ -17,7 +18,6 @@ export interface BarLayout {
   beyond: number;
 }
 
-export const LEFT = 54;
 const BOTTOM = 22;
 /** A bar this many times longer than nearly all others is cut, so that the others stay visible. */
 const FAR = 6;
@@ -30,7 +30,7 @@ export function layoutBars(
   height: number,
   share: boolean,
 ): BarLayout {
-  const right = Math.max(LEFT + 1, width - 8);
+  const right = Math.max(AXIS_LEFT + 1, width - 8);
   const seconds = bars.map((bar) => bar.seconds).sort((a, b) => a - b);
   const longest = Math.max(1e-12, seconds.at(-1) ?? 0);
   const usual = seconds[Math.floor((seconds.length - 1) * NEARLY_ALL)] ?? longest;
@@ -38,11 +38,11 @@ export function layoutBars(
   const most = share ? 1 : isCut ? ROOM_ABOVE * usual : longest * 1.05;
   return {
     beyond: isCut ? seconds.filter((value) => value > most).length : 0,
-    left: LEFT,
+    left: AXIS_LEFT,
     right,
     top: 8,
     bottom: height - BOTTOM,
-    barWidth: (right - LEFT) / Math.max(1, bars.length),
+    barWidth: (right - AXIS_LEFT) / Math.max(1, bars.length),
     most,
   };
 }
@@ -126,7 +126,7 @@ function paintAxis(
 ): void {
   const ticks = roundTicks(0, layout.most, 5);
   const labels = ticksOf(ticks, share ? "ratio" : "seconds");
-  context.font = `11px ${font}`;
+  context.font = fontOf("axis", font);
   context.textAlign = "right";
   context.textBaseline = "middle";
   ticks.forEach((tick, at) => {

@@ -75,6 +75,7 @@ export class Gestures {
   }
 
   private down(event: PointerEvent): void {
+    this.rect = null; // a form above the plot may have opened or closed, which is no scroll
     const place = this.place(event);
     if (event.pointerType === "touch") return this.fingerDown(event, place);
     if (event.button !== 0) return;
@@ -128,6 +129,7 @@ export class Gestures {
   }
 
   private menu(event: MouseEvent): void {
+    this.rect = null;
     const place = this.place(event);
     if (!this.inside(place)) return;
     event.preventDefault();

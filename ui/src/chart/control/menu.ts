@@ -76,7 +76,10 @@ function lineItems(context: MenuContext): MenuItem[] {
     items.push({ label: "Heatmap of all", checked: choices.heat, act: heat });
   }
   if (sync.actions.alert) {
-    const act = (): void => void (choices.level = context.controller()?.pointedValue ?? null);
+    const act = (): void => {
+      choices.level = context.controller()?.pointedValue ?? null;
+      if (choices.level === null) context.say("The chart is still loading. Try again.");
+    };
     items.push({ label: "Alert at this value…", whyNot: whyNoLines(context), act });
   }
   return items;

@@ -1,10 +1,11 @@
-// Exposes what is drawn to tests and developers: `window.__stepscope`.
+// Shows browser tests what is drawn, as `window.__stepscope`; left out of the page that is shipped.
 
 import type { LiveStream } from "../../data/live";
 import type { Line } from "../series/lines";
+import type { ChartController } from "./controller";
 import type { ChartSync } from "./sync";
 
-export interface ShownLine {
+interface ShownLine {
   label: string;
   key: string;
   run: string;
@@ -19,13 +20,13 @@ export interface ShownLine {
   width: number;
 }
 
-export interface ShownChart {
+interface ShownChart {
   series(): ShownLine[];
   window(): { from: number; to: number } | null;
   state(): string;
 }
 
-export interface Shown {
+interface Shown {
   charts: Map<string, ShownChart>;
   stream: LiveStream | null;
   sync: ChartSync | null;
@@ -37,12 +38,12 @@ declare global {
   }
 }
 
-export function shown(): Shown {
+function shown(): Shown {
   window.__stepscope ??= { charts: new Map(), stream: null, sync: null };
   return window.__stepscope;
 }
 
-export function shownLine(line: Line): ShownLine {
+function shownLine(line: Line): ShownLine {
   const { label, key, run, superseded, width } = line;
   const columns = {
     x: line.x,
@@ -64,4 +65,15 @@ export function shownLine(line: Line): ShownLine {
     smoothed: line.smoothed ? [...line.smoothed] : null,
     ...lists,
   };
+}
+
+/** Registers a chart; returns what removes it again. */
+export function register(name: string, chart: ChartController, sync: ChartSync): () => void {
+  shown().charts.set(name, {
+    series: () => chart.shownLines.map(shownLine),
+    window: () => chart.window,
+    state: () => chart.data.state,
+  });
+  Object.assign(shown(), { sync, stream: sync.stream });
+  return () => shown().charts.delete(name);
 }

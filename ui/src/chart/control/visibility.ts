@@ -3,23 +3,32 @@
 export interface VisibilityListener {
   /** The chart is within one screen of the visible part, or no longer. */
   near(isNear: boolean): void;
-  /** The chart is more than three screens away: its memory can be freed. */
+  /** The chart is more than three screens away, and nobody edits it: its memory can be freed. */
   far(): void;
 }
 
 const listeners = new WeakMap<Element, VisibilityListener>();
 let observers: IntersectionObserver[] | null = null;
 
+/** The last entry of each chart: a busy page gets several at once, and what was far may be near again. */
+function newest(entries: IntersectionObserverEntry[]): IntersectionObserverEntry[] {
+  return [...new Map(entries.map((entry) => [entry.target, entry])).values()];
+}
+
 export function watchVisibility(element: Element, listener: VisibilityListener): () => void {
   observers ??= [
     new IntersectionObserver(
-      (entries) => entries.forEach((entry) => listeners.get(entry.target)?.near(entry.isIntersecting)),
+      (entries) =>
+        newest(entries).forEach(({ isIntersecting, target }) => listeners.get(target)?.near(isIntersecting)),
       {
         rootMargin: "100% 0px",
       },
     ),
     new IntersectionObserver(
-      (entries) => entries.forEach((entry) => !entry.isIntersecting && listeners.get(entry.target)?.far()),
+      (entries) =>
+        newest(entries).forEach(({ isIntersecting, target }) => {
+          if (!isIntersecting && !target.contains(document.activeElement)) listeners.get(target)?.far();
+        }),
       {
         rootMargin: "300% 0px",
       },

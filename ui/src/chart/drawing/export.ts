@@ -2,6 +2,7 @@
 
 import { fetchSeries } from "../../data/series";
 import type { Series, SeriesAxis } from "../../data/types";
+import { fontOf } from "./style";
 import type { Line } from "../series/lines";
 import { firstAtLeast } from "../series/source";
 import type { Range } from "../control/sync";
@@ -135,7 +136,7 @@ function withTitle(
   context.fillStyle = surface;
   context.fillRect(0, 0, picture.width, picture.height);
   context.fillStyle = text;
-  context.font = `600 ${13 * ratio}px ${font}`;
+  context.font = fontOf("title", font, ratio);
   context.fillText(title, 12 * ratio, 19 * ratio);
   context.drawImage(canvas, 0, 28 * ratio);
   return picture;

@@ -5,6 +5,18 @@ import { isGapBefore } from "../series/gaps";
 import type { Line } from "../series/lines";
 import { firstAtLeast } from "../series/source";
 import type { Canvas } from "./svg_canvas";
+import {
+  BAND_ALPHA,
+  EMPHASISED_WIDTH,
+  FADED_ALPHA,
+  fontOf,
+  LINE_WIDTH,
+  POINT_DISTANCE,
+  POINT_RADIUS,
+  RAW_ALPHA,
+  SUPERSEDED_ALPHA,
+  SUPERSEDED_DASH,
+} from "./style";
 import type { Theme } from "./theme";
 
 export interface Emphasis {
@@ -12,15 +24,6 @@ export interface Emphasis {
   group: string | null;
   band: boolean;
 }
-
-export const BAND_ALPHA = 0.18;
-const FADED = 0.25;
-const SUPERSEDED_ALPHA = 0.35;
-const SUPERSEDED_DASH = [5, 4];
-const RAW_BENEATH_ALPHA = 0.3;
-/** Points are drawn where they are at least this many CSS pixels apart. */
-const POINT_DISTANCE = 7;
-const POINT_RADIUS = 2.25;
 
 export function paintLines(
   context: Canvas,
@@ -41,7 +44,7 @@ export function paintLines(
 }
 
 function alphaOf(line: Line, { group }: Emphasis): number {
-  return (group === null || group === line.group || line.pinned ? 1 : FADED) * (line.superseded ? SUPERSEDED_ALPHA : 1);
+  return (group === null || group === line.group || line.pinned ? 1 : FADED_ALPHA) * (line.superseded ? SUPERSEDED_ALPHA : 1);
 }
 
 /** The visible buckets and one beyond each edge, so that lines continue to the edges. */
@@ -82,13 +85,13 @@ function fillBetween(
 
 function paintLine(context: Canvas, frame: Frame, line: Line, emphasis: Emphasis): void {
   const alpha = alphaOf(line, emphasis);
-  const thick = emphasis.group === line.group ? 2.5 : 1.5;
+  const thick = emphasis.group === line.group ? EMPHASISED_WIDTH : LINE_WIDTH;
   context.strokeStyle = line.colour;
   context.fillStyle = line.colour;
   context.lineJoin = "round";
   context.setLineDash((line.superseded ? SUPERSEDED_DASH : line.dash).map((length) => length * frame.ratio));
   if (line.smoothed) {
-    context.globalAlpha = alpha * RAW_BENEATH_ALPHA;
+    context.globalAlpha = alpha * RAW_ALPHA;
     context.lineWidth = frame.ratio;
     strokeThrough(context, frame, line, line.value);
   }
@@ -153,7 +156,7 @@ export function paintMarks(
     addStretches(notFinite, frame, line, (at) => line.nonfinite[at]!);
     if (log) addStretches(onFloor, frame, line, (at) => (line.value[at]! <= 0 ? 1 : 0));
   }
-  context.font = `600 ${9 * frame.ratio}px ${font}`;
+  context.font = fontOf("mark", font, frame.ratio);
   context.textAlign = "center";
   paintTriangles(context, notFinite, frame.top + size, size, bad, frame);
   paintTriangles(context, onFloor, frame.top + frame.height - size, -size, warn, frame);

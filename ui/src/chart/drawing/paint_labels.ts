@@ -4,6 +4,7 @@ import { toX, toY, type Frame } from "./plot_frame";
 import { inSight } from "./paint";
 import type { Line } from "../series/lines";
 import type { Canvas } from "./svg_canvas";
+import { fontOf } from "./style";
 import type { Theme } from "./theme";
 
 export const MAX_LABELS = 6;
@@ -56,7 +57,7 @@ export function paintLabels(
   { font }: Theme,
 ): void {
   const labels = spread(endLabels(frame, lines), HEIGHT * frame.ratio, frame.top, frame.top + frame.height);
-  context.font = `500 ${11 * frame.ratio}px ${font}`;
+  context.font = fontOf("label", font, frame.ratio);
   context.textAlign = "left";
   context.textBaseline = "middle";
   for (const label of labels) {
@@ -75,7 +76,7 @@ export function labelRoom(
   const texts = [...new Map(lines.map((line) => [line.group, line.label])).values()];
   if (texts.length < 2 || texts.length > MAX_LABELS || width < 420) return 0;
   context.save();
-  context.font = `500 11px ${font}`;
+  context.font = fontOf("label", font);
   const widest = Math.max(...texts.map((text) => context.measureText(text).width));
   context.restore();
   return widest > width * 0.25 ? 0 : Math.ceil(widest) + 12;

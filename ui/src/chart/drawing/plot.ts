@@ -11,6 +11,7 @@ import { logTicks } from "./scale_ticks";
 import { paintStack, type Layer } from "../series/stack";
 import { svgOf, type Drawing } from "./svg";
 import type { Range } from "../control/sync";
+import { AXIS_LEFT, AXIS_RIGHT, fontOf, MARK_ALPHA, MARK_DASH } from "./style";
 import { theme } from "./theme";
 
 /** Properties whose change needs a new layout of the axes. */
@@ -40,8 +41,6 @@ export interface Picture {
   labels: boolean;
 }
 
-const LEFT = 54;
-const RIGHT = 14;
 /** Beyond these uPlot finds no ticks and omits the axis: such an axis is scaled by a power of ten. */
 const [TINY, HUGE] = [1e-9, 1e12];
 const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) =>
@@ -183,7 +182,7 @@ export class Plot {
   private axisLook(): uPlot.Axis {
     return {
       stroke: () => theme().axis,
-      font: `11px ${theme().font}`,
+      font: fontOf("axis", theme().font),
       gap: 4,
       ticks: { show: false },
       grid: { stroke: () => theme().grid, width: 1 },
@@ -224,7 +223,7 @@ export class Plot {
       ...look,
       size: (self, values) =>
         Math.max(
-          LEFT,
+          AXIS_LEFT,
           12 + Math.max(0, ...(values ?? []).map((value) => this.textWidth(self, String(value ?? "")))),
         ),
       space: this.style.compact ? 26 : 34,
@@ -260,14 +259,14 @@ export class Plot {
   private roomOfLastTick(self: uPlot): number {
     const last = this.ticks.x.findLast(({ text }) => text);
     const { min, max } = self.scales.x!;
-    if (!last || min == null || max == null) return RIGHT;
+    if (!last || min == null || max == null) return AXIS_RIGHT;
     const inside = ((max - last.at) / (max - min)) * self.width;
-    return Math.max(RIGHT, Math.ceil(this.textWidth(self, last.text) / 2 - inside));
+    return Math.max(AXIS_RIGHT, Math.ceil(this.textWidth(self, last.text) / 2 - inside));
   }
 
   private textWidth(self: uPlot, text: string): number {
     self.ctx.save();
-    self.ctx.font = `11px ${theme().font}`;
+    self.ctx.font = fontOf("axis", theme().font);
     const { width } = self.ctx.measureText(text);
     self.ctx.restore();
     return width;
@@ -279,13 +278,13 @@ export class Plot {
     const colours = theme();
     ctx.save();
     ctx.lineWidth = uPlot.pxRatio;
-    ctx.setLineDash([3 * uPlot.pxRatio, 3 * uPlot.pxRatio]);
+    ctx.setLineDash(MARK_DASH.map((length) => length * uPlot.pxRatio));
     for (const mark of this.picture?.marks ?? []) {
       if (mark.x < x.min || mark.x > x.max) continue;
       const at = Math.round(this.chart.valToPos(mark.x, "x", true)) + 0.5;
       if (at < left || at > left + width) continue;
       ctx.strokeStyle = colours[mark.tone];
-      ctx.globalAlpha = mark.tone === "muted" ? 0.35 : 0.7;
+      ctx.globalAlpha = MARK_ALPHA[mark.tone];
       ctx.beginPath();
       ctx.moveTo(at, top);
       ctx.lineTo(at, top + height);

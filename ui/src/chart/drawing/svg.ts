@@ -6,6 +6,7 @@ import { paintLabels } from "./paint_labels";
 import type { Picture } from "./plot";
 import { paintStack } from "../series/stack";
 import { escaped, SvgCanvas } from "./svg_canvas";
+import { fontOf, LEGEND_WIDTH, MARK_ALPHA, MARK_DASH } from "./style";
 import type { Theme } from "./theme";
 
 /** The labels of an axis, as the page shows them. */
@@ -35,7 +36,7 @@ export function svgOf(drawing: Drawing, colours: Theme): string {
   const rows = legendOf(drawing);
   const below = rows.length * ROW + (rows.length ? 8 : 0);
   canvas.fillStyle = colours.text;
-  canvas.font = `600 13px ${colours.font}`;
+  canvas.font = fontOf("title", colours.font);
   canvas.fillText(title, 12, 19 - HEAD);
   paintAxes(canvas, frame, drawing, colours);
   if (picture.layers) paintStack(canvas, frame, picture.layers, null);
@@ -65,7 +66,7 @@ function paintAxes(canvas: SvgCanvas, frame: Frame, { ticks, picture }: Drawing,
   const { left, top, width, height } = frame;
   const [right, bottom] = [left + width, top + height];
   canvas.save();
-  canvas.font = `11px ${colours.font}`;
+  canvas.font = fontOf("axis", colours.font);
   canvas.fillStyle = colours.axis;
   canvas.textBaseline = "middle";
   for (const { at, text } of within(ticks.y, frame.y)) {
@@ -83,10 +84,10 @@ function paintAxes(canvas: SvgCanvas, frame: Frame, { ticks, picture }: Drawing,
     across(canvas, [x, top, x, bottom], colours.grid);
     text.split("\n").forEach((row, line) => canvas.fillText(row, x, bottom + 11 + 13 * line));
   }
-  canvas.setLineDash([3, 3]);
+  canvas.setLineDash(MARK_DASH);
   for (const mark of picture.marks) {
     const x = toX(frame, mark.x);
-    canvas.globalAlpha = mark.tone === "muted" ? 0.35 : 0.7;
+    canvas.globalAlpha = MARK_ALPHA[mark.tone];
     across(canvas, [x, top, x, bottom], colours[mark.tone]);
   }
   canvas.restore();
@@ -133,13 +134,13 @@ function legendOf({ picture, width, frame }: Drawing): Entry[][] {
 
 function paintRow(canvas: SvgCanvas, row: Entry[], left: number, y: number, colours: Theme): void {
   canvas.save();
-  canvas.font = `12px ${colours.font}`;
+  canvas.font = fontOf("legend", colours.font);
   canvas.textAlign = "left";
   canvas.textBaseline = "middle";
   for (const entry of row) {
     const x = left + entry.left;
     canvas.setLineDash(entry.dash);
-    canvas.lineWidth = 2;
+    canvas.lineWidth = LEGEND_WIDTH;
     canvas.strokeStyle = entry.colour;
     canvas.beginPath();
     canvas.moveTo(x, y);

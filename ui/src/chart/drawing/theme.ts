@@ -1,5 +1,7 @@
 // The colours of charts, read from the page's CSS variables, and again when the theme changes.
 
+import { DASHES } from "./style";
+
 export interface Theme {
   series: string[];
   phases: Record<string, string>;
@@ -15,26 +17,6 @@ export interface Theme {
 }
 
 export const PHASES = ["data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other"];
-/** The seventh line has the first colour again, with other dashes. */
-const DASHES: number[][] = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
-
-const FALLBACKS: Record<string, string> = {
-  "--series-1": "#0072B2",
-  "--series-2": "#D55E00",
-  "--series-3": "#009E73",
-  "--series-4": "#CC79A7",
-  "--series-5": "#56B4E9",
-  "--series-6": "#E69F00",
-  "--grid": "#e5e7eb",
-  "--axis": "#6b7280",
-  "--text": "#111827",
-  "--muted": "#6b7280",
-  "--surface": "#ffffff",
-  "--bad": "#b3261e",
-  "--warn": "#8a5200",
-  "--ok": "#14734a",
-};
-const NO_PHASE = "#999999";
 
 let current: Theme | null = null;
 const listeners = new Set<() => void>();
@@ -71,8 +53,7 @@ export function phaseColour(key: string, { phases } = theme()): string | null {
 
 function readTheme(): Theme {
   const style = getComputedStyle(document.documentElement);
-  const token = (name: string): string =>
-    style.getPropertyValue(name).trim() || (FALLBACKS[name] ?? NO_PHASE);
+  const token = (name: string): string => style.getPropertyValue(name).trim();
   return {
     series: [1, 2, 3, 4, 5, 6].map((at) => token(`--series-${at}`)),
     phases: Object.fromEntries(PHASES.map((name) => [name, token(`--phase-${name}`)])),
@@ -84,7 +65,7 @@ function readTheme(): Theme {
     bad: token("--bad"),
     warn: token("--warn"),
     ok: token("--ok"),
-    font: style.getPropertyValue("--font").trim() || "system-ui, sans-serif",
+    font: token("--font"),
   };
 }
 

@@ -26,7 +26,7 @@ function valueAt(line: Line, x: number): number {
   return line.value[Math.max(0, at)]!;
 }
 
-/** The difference of two values as text: `+0.12 (+5 %)`. */
+/** The difference of two values as text: `+0.12 (+5%)`. */
 export function differenceText(value: number, base: number, unit: Unit): string {
   const by = value - base;
   if (!Number.isFinite(by)) return "";

@@ -10,7 +10,7 @@ export interface YOptions {
   fromZero: boolean;
   percent: boolean;
   log: boolean;
-  /** Excludes the outermost 1 % at both ends, and counts it. */
+  /** Excludes the outermost 1% at both ends, and counts it. */
   clip: boolean;
   band: boolean;
 }
@@ -29,7 +29,7 @@ const HUGE = 1e300;
 const FRACTION = 2 ** -10;
 /** A narrower axis cannot be divided exactly: smaller values are drawn at zero. */
 const NARROWEST = 1e-307;
-/** A constant line is drawn in the middle of a range of 10 % above and below. */
+/** A constant line is drawn in the middle of a range of 10% above and below. */
 const FLAT = 0.1;
 
 export function yRange(lines: readonly Line[], window: Range, options: YOptions): YRange {

@@ -26,5 +26,5 @@ export function presetKeys(keys: string[], preset: Preset): string[] {
 
 /** The colours of runs in a comparison, in order; a colour a person chose for a run is kept. */
 export function runColour(at: number, chosen: string | null): string {
-  return chosen ?? theme.series[at % theme.series.length] ?? "#888888";
+  return chosen ?? theme.series[at % theme.series.length] ?? "";
 }

@@ -16,7 +16,7 @@ export const GLOSSARY: { word: string; means: string }[] = [
   },
   {
     word: "GPU utilization",
-    means: "Share of time in which at least one kernel runs. Small kernels in a row read as 100 %.",
+    means: "Share of time in which at least one kernel runs. Small kernels in a row read as 100%.",
   },
   { word: "SM active", means: "Share of the GPU's compute units in use. Not every GPU reports it." },
   { word: "Worst", means: "The lowest of several GPUs or ranks, with its name." },

@@ -13,32 +13,19 @@ with stepscope.TrainingMonitor(run="mnist") as monitor:
   },
   {
     name: "Lightning",
-    code: `import lightning, stepscope
+    code: `import lightning
+from stepscope.integrations.lightning import StepscopeCallback
 
-class Record(lightning.Callback):
-    def on_train_batch_end(self, trainer, module, outputs, batch, index):
-        monitor.log_training_step(
-            loss=outputs["loss"], step=trainer.global_step, epoch=trainer.current_epoch
-        )
-
-with stepscope.TrainingMonitor(run="mnist") as monitor:
-    monitor.watch(model)
-    lightning.Trainer(callbacks=[Record()]).fit(model, loader)`,
+trainer = lightning.Trainer(callbacks=[StepscopeCallback(run="mnist")])
+trainer.fit(model, loader)`,
   },
   {
     name: "Hugging Face",
-    code: `import stepscope, transformers
+    code: `from stepscope.integrations.transformers import StepscopeCallback
+from transformers import Trainer
 
-class Recorded(transformers.Trainer):
-    def get_train_dataloader(self):
-        return monitor.batches(super().get_train_dataloader())
-
-    def log(self, logs, *rest):
-        super().log(logs, *rest)
-        monitor.log(logs)
-
-with stepscope.TrainingMonitor(run="mnist") as monitor:
-    monitor.watch(model)
-    Recorded(model, args, train_dataset=dataset).train()`,
+trainer = Trainer(model, args, train_dataset=dataset)
+trainer.add_callback(StepscopeCallback(run="mnist"))
+trainer.train()`,
   },
 ];

@@ -7,7 +7,8 @@ import type { RunView } from "./run_view.svelte";
 const STEP = 0.1;
 
 interface Doings {
-  tabs: (() => void)[];
+  /** What opens each tab, by its key. */
+  tabs: Record<string, () => void>;
   note: () => void;
   up: () => void;
 }
@@ -15,9 +16,8 @@ interface Doings {
 /** Gives keys their meaning on the pages of a run, for as long as the calling component is shown. */
 export function runKeys(view: RunView, { tabs, note, up }: Doings): void {
   const { sync } = view;
-  const numbers = Object.fromEntries(tabs.map((go, at) => [String(at + 1), go]));
   pageKeys({
-    ...numbers,
+    ...tabs,
     x: () => {
       view.nextAxis();
       announcements.say(`x axis: ${sync.state.axis}`);

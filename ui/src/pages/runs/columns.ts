@@ -2,6 +2,7 @@
 
 import type { RunRow, Verdict } from "../../data";
 import { bytes, count, duration, number, percent } from "../../format";
+import type { RunPageName } from "../list";
 
 export interface Column {
   id: string;
@@ -97,11 +98,11 @@ export function lastLoss(run: RunRow, digits = 4): string {
   return run.loss_nonfinite ?? number(run.loss_last, digits);
 }
 
-/** Why a run failed, or its verdict, in one line, with the tab that says more. */
-export function verdictOf(run: RunRow): { text: string; severity: Verdict["severity"]; tab: string } | null {
-  if ((run.status === "failed" || run.status === "crashed") && run.reason)
-    return { text: run.reason, severity: "critical", tab: "" };
-  return run.verdict && { text: run.verdict.headline, severity: run.verdict.severity, tab: "diagnose" };
+/** The verdict on a run in one line, with the tab that says more. */
+export function verdictOf(run: RunRow): { text: string; severity: Verdict["severity"]; tab: RunPageName } | null {
+  if (!run.verdict) return null;
+  const isFailure = run.verdict.id.startsWith("status.");
+  return { text: run.verdict.headline, severity: run.verdict.severity, tab: isFailure ? "overview" : "diagnose" };
 }
 
 /** The columns before a person chooses others. */
