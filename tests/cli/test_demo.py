@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import stepscope
-from stepscope.launcher.demo import SLOW_S
+from stepscope.cli.main import main
+from stepscope.launcher.demo_training import SLOW_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ def command(*words: str, torch: bool = False) -> list[str]:
 def demo(*words: str, torch: bool = False) -> subprocess.CompletedProcess[str]:
     no_input = subprocess.DEVNULL
     words = tuple(command(*words, torch=torch))
-    return subprocess.run(words, stdin=no_input, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(words, stdin=no_input, capture_output=True, text=True, check=False, timeout=120)
 
 
 def said(output: str) -> dict[str, str]:
@@ -53,6 +54,7 @@ def the_run(folder: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path: Path) -> None:
     done = demo("--steps", "300", "--exit", "--store", "here")
     assert done.returncode == 0, done.stderr
@@ -81,6 +83,7 @@ def test_a_small_model_is_trained_and_the_summary_is_what_the_store_has(tmp_path
     assert [event.step for event in run.events("epoch")] == [99, 199, 299]
 
 
+@pytest.mark.slow
 def test_its_loader_is_slow_until_half_way_and_checkpoints_are_written(tmp_path: Path) -> None:
     done = demo("--steps", "80", "--exit")
     assert done.returncode == 0, done.stderr
@@ -94,6 +97,7 @@ def test_its_loader_is_slow_until_half_way_and_checkpoints_are_written(tmp_path:
     assert run.events("total_steps")[0].fields["value"] == 80
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_torch_trains_the_same_model_where_it_is_installed(tmp_path: Path) -> None:
     done = demo("--steps", "120", "--exit", torch=True)
@@ -114,6 +118,7 @@ def test_a_simulated_run_is_invented_and_the_same_each_time(tmp_path: Path) -> N
     assert {series.key for series in first.keys()} == KEYS | PHASES
 
 
+@pytest.mark.slow
 def test_the_list_of_runs_has_it_as_finished(tmp_path: Path) -> None:
     demo("--simulate_steps", "10")
     listed = subprocess.run(
@@ -124,6 +129,7 @@ def test_the_list_of_runs_has_it_as_finished(tmp_path: Path) -> None:
     assert run["name"].startswith("demo-")
 
 
+@pytest.mark.slow
 def test_a_run_named_by_the_environment_keeps_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,13 +138,14 @@ def test_a_run_named_by_the_environment_keeps_its_name(
     assert the_run(tmp_path / ".stepscope").name == "mine"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_cleanly(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command("--steps", "1000000", "--exit"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert "numpy" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert said(out)["status"] == "failed, interrupted by SIGINT"
@@ -146,12 +153,14 @@ def test_an_interrupt_ends_it_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", ["0", "-3", "many", "1.5"])
-def test_a_wrong_number_of_steps_is_a_misuse(steps: str) -> None:
-    done = demo("--steps", steps)
-    assert done.returncode == 2
-    assert "whole number of steps" in done.stderr
+def test_a_wrong_number_of_steps_is_a_misuse(steps: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--steps", steps])
+    assert left.value.code == 2
+    assert "whole number of steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_shows_progress_and_waits_for_enter() -> None:
     person, far_end = pty.openpty()
     process = subprocess.Popen(
@@ -163,12 +172,13 @@ def test_on_a_terminal_it_shows_progress_and_waits_for_enter() -> None:
         shown += os.read(person, 4096)
     assert process.poll() is None
     os.write(person, b"\n")
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=120) == 0
     os.close(person)
     assert b"step 50/50" in shown
     assert shown.count(b"\rstep") + shown.count(b"\x1b[Kstep") < 10
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_it_says_so_and_fails(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = demo("--simulate_steps", "10", "--store", "file/store")

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope import TrainingMonitor
+from stepscope import TrainingMonitor, open_store
+from stepscope.cli.diagnose import reports_until_end
 from stepscope.cli.main import main
+from stepscope.store.open import open_marks
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +50,22 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
 
 def test_a_healthy_run_has_a_healthy_verdict(capsys):
     page = printed(capsys, "well")
-    told = r"^  No problem found by 5 checks; 1 could not run. \d\d\.\d ms a step\.$"
+    told = r"^  No problem found by \d checks; \d could not run. \d\d\.\d ms a step\.$"
     assert re.search(told, page, re.MULTILINE)
     assert "input.exposed_wait: Steps wait for data 0.5% of the time" in page
+
+
+def test_a_finding_that_was_muted_on_the_page_is_marked_and_is_not_the_verdict(capsys, store):
+    marks = open_marks(store)
+    marks.change(open_store(store).run("lost").id, muted=["num.nonfinite"])
+    try:
+        told = json.loads(printed(capsys, "lost", "--json"))
+        assert [finding["muted"] for finding in told["findings"]] == [True]
+        assert told["verdict"]["id"] != "num.nonfinite"
+        assert "critical, confidence 99%, muted  num.nonfinite" in printed(capsys, "lost")
+    finally:
+        marks.change(open_store(store).run("lost").id, muted=[])
+        marks.close()
 
 
 def test_without_a_name_the_newest_run_is_meant(capsys):
@@ -63,7 +78,17 @@ def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
     assert (told["verdict"]["id"], told["verdict"]["severity"]) == ("num.nonfinite", "critical")
     assert told["verdict"]["steps"] == [200, 299]
     assert [one["key"] for one in told["findings"]] == ["num.nonfinite"]
-    assert set(told["considered"][0]) == {"id", "title", "why_not", "has_run"}
+    finding = told["findings"][0]
+    assert (finding["remedy"], finding["code"]) == (
+        finding["remedies"][0]["text"],
+        finding["remedies"][0]["code"],
+    )
+    assert finding["gain"] == finding["estimate"]
+    results = {check["id"]: check["result"] for check in told["checks"]}
+    assert results["num.nonfinite"] == "finding"
+    assert results["input.exposed_wait"] == "could not run"
+    assert set(results.values()) == {"finding", "passed", "could not run"}
+    assert all(check["why"] for check in told["checks"])
     assert told["earlier"] == []
 
 
@@ -95,5 +120,29 @@ def test_a_run_is_diagnosed_with_the_options_it_was_recorded_with(capsys, folder
         monitor.log_training_step(loss=1.0)
     Path("stepscope.yaml").write_text("detectors:\n  num.nonfinite: {enabled: false}\n")
     told = json.loads(printed(capsys, "own", "--store", str(folder), "--json"))
-    off = [one["id"] for one in told["considered"] if "Disabled" in one["why_not"]]
+    off = [one["id"] for one in told["checks"] if "Disabled" in one["why"]]
     assert off == ["host.gc"]
+
+
+def test_a_live_run_is_reported_again_when_its_findings_change_and_when_it_ends(folder, until):
+    monitor = TrainingMonitor(run="live", directory=folder)
+    monitor.start_monitoring()
+    for step in range(100):
+        monitor.log({"loss": 1.0 + 0.01 * (step % 5), "step_seconds": 0.02}, step)
+    store = open_store(folder)
+
+    def diverge():
+        monitor.log({"loss": math.nan}, 100)
+        until(lambda: len(store.run("live").series("loss")) == 101)
+
+    changes = [lambda: None, diverge, monitor.stop_monitoring]
+    reports = list(reports_until_end(store, store.run("live"), lambda _: changes.pop(0)()))
+    assert [report["status"] for report in reports] == ["running", "running", "finished"]
+    found = [[finding["id"] for finding in report["findings"]] for report in reports]
+    assert found == [[], ["num.nonfinite"], ["num.nonfinite"]]
+    assert changes == []
+
+
+def test_watching_a_run_that_has_ended_prints_one_line_of_json(capsys):
+    (line,) = printed(capsys, "lost", "--watch", "--json").splitlines()
+    assert json.loads(line)["status"] == "finished"

@@ -33,6 +33,7 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
 
 
+@pytest.mark.slow
 def test_every_check_has_an_outcome_and_nothing_is_made(capsys, tmp_path):
     assert main(["doctor", "--json"]) == 0
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
@@ -45,6 +46,7 @@ def test_every_check_has_an_outcome_and_nothing_is_made(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_page_fits_the_terminal():
     done = subprocess.run(
         [sys.executable, "-m", "stepscope", "doctor"],
@@ -64,6 +66,7 @@ def test_a_place_that_takes_no_files_is_a_problem():
     assert "STEPSCOPE_DIR" in found.remedy
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_a_problem(capsys, monkeypatch):
     Path("stepscope.yaml").write_text("agent: {mode: nonsense}\n")
     assert main(["doctor", "--json"]) == 1
@@ -138,6 +141,7 @@ def test_what_can_and_cannot_be_read_of_a_machine_is_named(monkeypatch, sampler,
     assert (check.name, check.outcome, check.found) == ("gpu", outcome, found)
 
 
+@pytest.mark.slow
 def test_a_sampler_that_is_off_or_wrongly_set_says_so(monkeypatch):
     wrong = {"cpu": SamplerSettings(options={"colour": 1}), "disk": SamplerSettings(enabled=False)}
     found = {check.name: check.found for check in machine_checks.check_samplers(Settings(samplers=wrong))}

@@ -89,6 +89,7 @@ def test_a_machine_on_which_no_process_can_be_started_gets_an_agent_in_a_thread(
     assert loaded(written(tmp_path), tmp_path).agent.mode == "thread"
 
 
+@pytest.mark.slow
 def test_doctor_writes_a_file_that_is_fine_and_never_over_another(tmp_path: Path, capsys) -> None:
     assert main(["doctor", "--write-settings"]) == 0
     assert "Wrote stepscope.yaml." in capsys.readouterr().err
@@ -105,6 +106,7 @@ def test_doctor_writes_a_file_that_is_fine_and_never_over_another(tmp_path: Path
     assert not (tmp_path / ".stepscope").exists()
 
 
+@pytest.mark.slow
 def test_doctor_offers_it_where_there_is_no_settings_file(capsys) -> None:
     assert main(["doctor"]) == 0
     assert "stepscope doctor --write-settings" in capsys.readouterr().err

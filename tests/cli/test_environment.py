@@ -44,6 +44,7 @@ def test_a_command_works_and_names_a_wrong_variable_in_one_line(words: tuple[str
     assert done.stderr.splitlines() == [WARNING]
 
 
+@pytest.mark.slow
 def test_a_command_is_run_and_recorded_beside_a_wrong_variable(folder: Path) -> None:
     done = stepscope("run", "--", sys.executable, "-c", "exit(3)", STEPSCOPE_DIR=str(folder), **WRONG)
     assert done.returncode == 3
@@ -94,6 +95,7 @@ def test_the_demo_runs_unrecorded_when_switched_off(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_machine_is_shown_unrecorded_when_switched_off(tmp_path: Path) -> None:
     done = stepscope("watch", "--json", "--interval", "0.1", "--for", "0.5", STEPSCOPE_DISABLED="1")
     assert done.returncode == 0

@@ -93,7 +93,7 @@ def test_the_commands_end_is_ours(
     script: str, exit_code: int, status: str, reason: str, launch: Command, read: Read
 ) -> None:
     process = launch("--name", "shell", "--project", "p", "--", "sh", "-c", script)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == exit_code
     run = read("shell")
     assert (run.status, run.reason, run.project) == (status, reason, "p")
@@ -124,12 +124,13 @@ with stepscope.TrainingMonitor() as monitor:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [RAISES, LEAVES_THE_MONITOR_FIRST, RUN_OF_ITS_OWN, TRAINS_AND_RAISES])
 def test_the_exception_is_the_reason_with_or_without_a_monitor(
     code: str, launch: Command, read: Read
 ) -> None:
     process = launch("--name", "raising", "--", *python(code))
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 1
     assert (read("raising").status, read("raising").reason) == (
         "failed",
@@ -137,21 +138,23 @@ def test_the_exception_is_the_reason_with_or_without_a_monitor(
     )
 
 
+@pytest.mark.slow
 def test_an_exit_code_other_than_pythons_is_shown_with_the_exception(launch: Command, read: Read) -> None:
     script = f'{sys.executable} -c "$1"; exit 7'
-    launch("--name", "raising", "--", "sh", "-c", script, "sh", RAISES).communicate(timeout=60)
+    launch("--name", "raising", "--", "sh", "-c", script, "sh", RAISES).communicate(timeout=120)
     assert read("raising").reason == "ValueError: label 12 is out of range (exit code 7)"
 
 
+@pytest.mark.slow
 def test_an_exception_that_the_command_survived_is_no_reason(launch: Command, read: Read) -> None:
     code = "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()"
-    launch("--name", "survived", "--", *python(code)).communicate(timeout=60)
+    launch("--name", "survived", "--", *python(code)).communicate(timeout=120)
     assert (read("survived").status, read("survived").reason) == ("finished", "")
 
 
 def test_the_two_streams_pass_through_apart_and_the_input_is_the_commands(launch: Command) -> None:
     process = launch("--", "sh", "-c", "cat; echo err >&2", stdin=subprocess.PIPE)
-    out, err = process.communicate(b"from stdin\0", timeout=30)
+    out, err = process.communicate(b"from stdin\0", timeout=120)
     assert out == b"from stdin\0"
     assert err.splitlines()[-1] == b"err"
 
@@ -159,12 +162,12 @@ def test_the_two_streams_pass_through_apart_and_the_input_is_the_commands(launch
 def test_what_is_printed_arrives_at_once(launch: Command) -> None:
     process = launch("--", "sh", "-c", "printf asking; read answer; echo $answer", stdin=subprocess.PIPE)
     assert os.read(process.stdout.fileno(), 100) == b"asking"
-    assert process.communicate(b"yes\n", timeout=30)[0] == b"yes\n"
+    assert process.communicate(b"yes\n", timeout=120)[0] == b"yes\n"
 
 
 def test_arguments_behind_the_command_are_the_commands(launch: Command) -> None:
     process = launch("--", *python("import sys; print(sys.argv[1:])", "--name", "x", "--", "a b", "$HOME"))
-    assert process.communicate(timeout=30)[0] == b"['--name', 'x', '--', 'a b', '$HOME']\n"
+    assert process.communicate(timeout=120)[0] == b"['--name', 'x', '--', 'a b', '$HOME']\n"
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
@@ -172,24 +175,26 @@ def test_a_signal_to_the_launcher_reaches_the_command(name: str, launch: Command
     process = launch("--name", "signalled", "--", *python(ANSWERS_SIGNALS, name))
     assert process.stdout.readline() == b"ready\n"
     os.kill(process.pid, signal.Signals[name])
-    assert process.communicate(timeout=30)[0] == f"got {name}\n".encode()
+    assert process.communicate(timeout=120)[0] == f"got {name}\n".encode()
     assert process.returncode == 7
     assert read("signalled").reason == "exit code 7"
 
 
+@pytest.mark.slow
 def test_a_command_that_dies_of_a_signal_passed_on_is_said_to(launch: Command, read: Read) -> None:
     process = launch("--name", "ended", "--", "sh", "-c", "echo ready; exec sleep 60")
     process.stdout.readline()
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     assert read("ended").reason == "killed by SIGTERM"
 
 
+@pytest.mark.slow
 def test_ten_megabytes_pass_through_complete(launch: Command, read: Read) -> None:
     code = "import sys\nfor n in range(100_000): sys.stdout.write(f'{n:08d} {\"x\" * 91}\\n')"
     process = launch("--name", "wordy", "--", *python(code))
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=120)
     expected = "".join(f"{n:08d} {'x' * 91}\n" for n in range(100_000)).encode()
     assert hashlib.sha256(out).digest() == hashlib.sha256(expected).digest()
     kept = console_of(read("wordy")).splitlines()
@@ -197,16 +202,18 @@ def test_ten_megabytes_pass_through_complete(launch: Command, read: Read) -> Non
     assert kept[-1].startswith("00099999 ")
 
 
+@pytest.mark.slow
 def test_binary_garbage_passes_through_untouched_and_harms_nothing(launch: Command, read: Read) -> None:
     code = "import random, sys; sys.stdout.buffer.write(random.Random(1).randbytes(300_000))"
     process = launch("--name", "garbage", "--", *python(code))
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     whole = subprocess.run(python(code), capture_output=True, check=True).stdout
     assert out == whole
     assert read("garbage").status == "finished"
     assert len(console_of(read("garbage")).encode()) <= 64 * 1024
 
 
+@pytest.mark.slow
 def test_secrets_on_the_console_and_in_arguments_are_not_recorded(
     launch: Command, folder: Path, read: Read
 ) -> None:
@@ -214,7 +221,7 @@ def test_secrets_on_the_console_and_in_arguments_are_not_recorded(
         "import sys; print('key sk-canary0123456789abcdef'); print('https://me:canary@host', file=sys.stderr)"
     )
     process = launch("--name", "secretive", "--", *python(code, "--password", "canary", "--api-key=canary"))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert b"sk-canary0123456789abcdef" in out
     assert b"me:canary@host" in err
     assert "[redacted:key]" in console_of(read("secretive"))
@@ -226,7 +233,7 @@ def test_secrets_on_the_console_and_in_arguments_are_not_recorded(
 def test_a_monitor_inside_joins_the_run_and_its_segment(launch: Command, read: Read, folder: Path) -> None:
     code = "import stepscope\nwith stepscope.TrainingMonitor() as m:\n  for i in range(5): m.log({'loss': i})"
     process = launch("--name", "outer", "--project", "p", "--", *python(code))
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     run = read("outer")
     assert [one.name for one in stepscope.open_store(folder).runs()] == ["outer"]
     assert (run.status, run.project, len(run.segments)) == ("finished", "p", 1)
@@ -234,29 +241,32 @@ def test_a_monitor_inside_joins_the_run_and_its_segment(launch: Command, read: R
     assert run.series("loss").values.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_run_that_its_script_named_is_found_by_the_name_that_was_printed_too(
     launch: Command, folder: Path
 ) -> None:
     code = "import stepscope\nwith stepscope.TrainingMonitor(run='own') as m: m.log({'loss': 1})"
-    _, err = launch("--", *python(code)).communicate(timeout=30)
+    _, err = launch("--", *python(code)).communicate(timeout=120)
     [run] = stepscope.open_store(folder).runs()
     printed = err.decode().partition("Run ")[2].partition(" in ")[0]
     assert (run.name, printed != "own") == ("own", True)
     assert stepscope.open_store(folder).run(printed).id == run.id
 
 
+@pytest.mark.slow
 def test_a_name_the_script_gives_itself_gives_way_to_that_of_the_command(launch: Command, read: Read) -> None:
     code = "import stepscope\nwith stepscope.TrainingMonitor(run='own') as m: m.log({'loss': 1})"
-    launch("--name", "outer", "--", *python(code)).communicate(timeout=30)
+    launch("--name", "outer", "--", *python(code)).communicate(timeout=120)
     assert read("outer").status == "finished"
     assert len(read("outer").series("loss")) == 1
 
 
+@pytest.mark.slow
 def test_a_run_without_a_name_is_called_after_the_script(
     launch: Command, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "fit.py").write_text("print('hello')")
-    _, err = launch("--", sys.executable, "fit.py").communicate(timeout=30)
+    _, err = launch("--", sys.executable, "fit.py").communicate(timeout=120)
     (run,) = stepscope.open_store(folder).runs()
     assert run.name.startswith("fit-")
     assert run.name in err.decode()
@@ -303,7 +313,7 @@ def test_where_nothing_can_be_recorded_the_command_runs_with_one_message(
 ) -> None:
     (tmp_path / "file").touch()
     process = launch("--store", str(tmp_path / "file" / "store"), "--", "sh", "-c", "echo out; exit 4")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (4, b"out\n")
     assert err.decode().count("\n") == 1
     assert "Nothing is recorded" in err.decode()
@@ -327,24 +337,26 @@ def test_a_command_that_cannot_start_has_the_shells_exit_code(
     (tmp_path / "broken").write_bytes(b"\x7fELF nonsense")
     (tmp_path / "broken").chmod(0o755)
     process = launch(*words)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == exit_code
     assert said in err.decode()
     assert "Traceback" not in err.decode()
 
 
+@pytest.mark.slow
 def test_a_process_the_command_leaves_behind_is_not_waited_for(launch: Command) -> None:
     process = launch("--", "sh", "-c", "sleep 20 & echo $!")
     left_behind = int(process.stdout.readline())
-    process.wait(timeout=10)
+    process.wait(timeout=120)
     assert process.returncode == 0
     os.kill(left_behind, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_as_a_pipe_would(launch: Command) -> None:
     process = launch("--", "yes")
     os.read(process.stdout.fileno(), 10)
     process.stdout.close()
     process.stdout = None
-    process.wait(timeout=10)
+    process.wait(timeout=120)
     assert process.returncode == 128 + signal.SIGPIPE

@@ -10,6 +10,8 @@ import pytest
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("without_agent")
+
 NAMES = ["first", "second", "third \x1b[31m\u202e\nrun"]
 
 

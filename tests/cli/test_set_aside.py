@@ -47,6 +47,7 @@ def test_the_list_of_runs_stays_json_where_that_is_asked_for(
     assert [run["name"] for run in json.loads(capsys.readouterr().out)] == ["fine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_read", [True, False])
 def test_the_doctor_names_each_once_with_a_reason_and_what_to_do(
     was_read: bool, odd: Path, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -61,6 +62,7 @@ def test_the_doctor_names_each_once_with_a_reason_and_what_to_do(
     assert check["remedy"]
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_all_journals_can_be_read(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_sparkline_has_a_character_for_each_value(heights):
     assert len(sparkline(heights)) == len(heights)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.floats() | st.integers() | st.text(), st.lists))
 def test_json_is_always_strict(value):
     assert json.loads(to_json(value), parse_constant=pytest.fail) is not None

@@ -13,21 +13,23 @@ import pytest
 from stepscope import TrainingMonitor
 from stepscope.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("without_agent")
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("schedule") / "store"
     dice = random.Random(0)
     with TrainingMonitor(run="levels", directory=folder) as monitor:
-        for step in range(900):
-            level = 4.0 - 3.0 * min(step, 300) / 300 - (0.5 if step >= 300 else 0.0)
+        for step in range(300):
+            level = 4.0 - 3.0 * min(step, 100) / 100 - (0.5 if step >= 100 else 0.0)
             monitor.log_training_step(
-                loss=level + dice.gauss(0, 0.05), learning_rate=0.1 * 0.1 ** (step // 300)
+                loss=level + dice.gauss(0, 0.05), learning_rate=0.1 * 0.1 ** (step // 100)
             )
     with TrainingMonitor(run="without", directory=folder) as monitor:
         monitor.log({"loss": 1.0})
     with TrainingMonitor(run="without loss", directory=folder) as monitor:
-        for step in range(100):
+        for step in range(20):
             monitor.log({"learning_rate": 1e-3}, step=step)
     return folder
 
@@ -52,12 +54,12 @@ def shown_as_json(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, An
 def test_each_phase_has_a_line_of_figures_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     page = shown(capsys, "levels")
     assert page.startswith("levels  finished")
-    assert re.search(r"^  3 levels; to step 899, loss fell by 3\.[45]\d?$", page, re.MULTILINE)
+    assert re.search(r"^  3 levels; to step 299, loss fell by 3\.[45]\d?$", page, re.MULTILINE)
     words = [line.split() for line in page.splitlines()]
     assert [line[:3] for line in words if line[:1] == ["constant"]] == [
         ["constant", "0", "0.1"],
-        ["constant", "300", "0.01"],
-        ["constant", "600", "0.001"],
+        ["constant", "100", "0.01"],
+        ["constant", "200", "0.001"],
     ]
     flat = " ".join(page.split())
     assert "of the improvement in 33% of the steps (confidence over 99.9%)" in flat
@@ -76,7 +78,7 @@ def test_json_has_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
     schedule = told["schedule"]
     assert schedule["name"] == "3 levels"
     first, second, third = schedule["phases"]
-    assert (first["first_step"], first["last_step"], first["first_rate"]) == (0, 299, 0.1)
+    assert (first["first_step"], first["last_step"], first["first_rate"]) == (0, 99, 0.1)
     assert first["improvement"] == pytest.approx(3.0, abs=0.1)
     assert second["improvement"] == pytest.approx(0.5, abs=0.1)
     assert third["verdict"] == "no measurable effect"

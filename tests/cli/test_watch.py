@@ -17,6 +17,7 @@ from stepscope.views.machine.machine_now import MachineNow
 from tests.devices.scripted_samples import EIGHT, taken
 
 
+@pytest.mark.slow
 def test_each_sample_of_each_device_is_a_json_line_and_the_machine_is_a_run(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -36,6 +37,7 @@ def test_each_sample_of_each_device_is_a_json_line_and_the_machine_is_a_run(
     assert run.keys() == []
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so_once_and_goes_on(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +50,7 @@ def test_without_a_gpu_it_says_so_once_and_goes_on(
     assert any(line["sampler"] == "cpu" for line in lines)
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_well(start, folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "stepscope", "watch", "--interval", "0.2", "--store", str(folder)],
@@ -57,7 +60,7 @@ def test_an_interrupt_ends_it_well(start, folder: Path) -> None:
     )
     shown = [process.stdout.readline() for _ in range(4)]
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert shown[0].split() == ["TIME", "CPU", "WAIT", "MEMORY", "READ/s", "WRITE/s", "IN/s", "OUT/s"]
     assert f"Recorded as run watch in {folder}" in said

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from stepscope.launcher.console import MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, ConsoleTail, last_exception
+from stepscope.launcher.console_tail import MAX_BYTES, MAX_LINE_BYTES, MAX_LINES, ConsoleTail, last_exception
 
 KEY_LINES = ["-----BEGIN RSA PRIVATE KEY-----", *["c2VjcmV0" * 8] * 20, "-----END RSA PRIVATE KEY-----"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import textwrap
 import time
 from fnmatch import fnmatchcase
@@ -29,6 +28,7 @@ from stepscope.config.load import load
 from stepscope.errors import NotFound
 from stepscope.reading import default_folder, open_store
 from stepscope.schema.alert import AlertDetail, Notice
+from stepscope.schema.notation import DURATIONS, number_in
 from stepscope.schema.run import LIVE
 from stepscope.views.alerts.alert_list import rules_of_live_runs
 from stepscope.views.formatting import duration
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from stepscope.config.sections import Alerts
     from stepscope.reading import Run
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 DEFAULT_HISTORY = 50
 MAX_RUNS = 20
 """Newest runs whose logged keys count as known."""
@@ -360,7 +359,8 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _duration(argument: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", argument.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{argument!r} is not a duration; give one such as 30m, 2h or 1d.")
-    return float(match[1]) * UNITS[match[2]]
+    try:
+        return number_in(argument.strip(), DURATIONS)
+    except ValueError:
+        message = f"{argument!r} is not a duration; give one such as 30m, 2h or 1d."
+        raise argparse.ArgumentTypeError(message) from None

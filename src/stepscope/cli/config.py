@@ -11,11 +11,9 @@ from stepscope.cli.main import FAILED, FINE
 from stepscope.config.entry import flatten
 from stepscope.config.find import FILE_NAME
 from stepscope.config.load import Loaded, load, load_valid_part
-from stepscope.config.plain import to_dict
-from stepscope.config.sample import sample
+from stepscope.config.reference import dotted, sample, yaml_text
 from stepscope.config.secret import redacted
-from stepscope.config.shape import dotted
-from stepscope.config.wording import yaml_text
+from stepscope.config.sections import to_dict
 from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Records a run and prints a summary."""
-    from stepscope.launcher.demo import RULE  # lazy: `--help` works without numpy
+    from stepscope.launcher.demo_training import RULE  # lazy: `--help` works without numpy
 
     is_live = sys.stdin.isatty() and not options.exit
     options.steps = options.steps or (LIVE_STEPS if is_live else STEPS)
@@ -78,15 +78,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _work(monitor: TrainingMonitor, options: argparse.Namespace) -> None:
-    from stepscope.launcher import demo, demo_simulated  # lazy: `--help` works without numpy
+    from stepscope.launcher import demo_simulated, demo_training  # lazy: `--help` works without numpy
 
     if options.simulate or options.simulate_steps is not None:
         steps = options.simulate_steps or options.steps
         demo_simulated.simulate(monitor, steps, _progress(steps))
         return
-    model = demo.small_model()
+    model = demo_training.small_model()
     say(f"Training a small network with {model.library} for {options.steps} steps.")
-    demo.train(monitor, model, options.steps, _progress(options.steps))
+    demo_training.train(monitor, model, options.steps, _progress(options.steps))
 
 
 def _progress(steps: int) -> Callable[[int, float], None]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
 from stepscope.cli.output import text
+from stepscope.errors import StoreError
+from stepscope.schema.run import LIVE
+from stepscope.store.open import open_marks
 from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from stepscope.reading import Run
+    from stepscope.analysis.diagnose import Diagnosis
+    from stepscope.reading import Run, Runs
 
 MAX_WIDTH = 100
 """Longer lines are hard to read, even on a wide screen."""
+
+WATCH_INTERVAL_S = 5.0
 
 _STYLES = {"critical": "problem", "warning": "note", "notice": "running", "ok": "ok"}
 
@@ -26,21 +33,45 @@ _STYLES = {"critical": "problem", "warning": "note", "notice": "running", "ok": 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares which run, and how to print it."""
     add_run_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object; with --watch one a line")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="print the diagnosis again whenever its findings change, until the run ends",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the diagnosis."""
+    """Prints the diagnosis, once or until the run ends."""
     store, chosen = chosen_run(options)
-    report = report_of(chosen)
-    text.emit([text.to_json(report)] if options.json else _page(chosen, report))
+    reports = reports_until_end(store, chosen) if options.watch else [report_of(store, chosen)]
+    for report in reports:
+        indent = None if options.watch else 2
+        text.emit([text.to_json(report, indent)] if options.json else _page(report))
     store.close()
     return FINE
 
 
-def report_of(run: Run) -> dict[str, Any]:
+def reports_until_end(
+    store: Runs, run: Run, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[dict[str, Any]]:
+    """Reports on a run: now, whenever its findings change, and when it has ended."""
+    reported = None
+    while True:
+        run = store.run(run.id)
+        report = report_of(store, run)
+        state = (run.status, [(finding["key"], finding["severity"]) for finding in report["findings"]])
+        if state != reported:
+            yield report
+            reported = state
+        if run.status not in LIVE:
+            return
+        sleep(WATCH_INTERVAL_S)
+
+
+def report_of(store: Runs, run: Run) -> dict[str, Any]:
     """Findings in the newest steps, and earlier findings that are over, as plain values."""
-    diagnosis = run.diagnose()
+    diagnosis, muted = run.diagnose(), _muted(store, run)
     current = [finding.as_dict() for finding in diagnosis.findings]
     stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
     for finding in current:
@@ -48,18 +79,53 @@ def report_of(run: Run) -> dict[str, Any]:
         if before is not None:
             # The stored finding is older: it knows when the problem began.
             finding.update(first_step=before["first_step"], first_time=before["first_time"])
+        # The short answer: the first remedy, and what it is estimated to gain.
+        remedy = next(iter(finding["remedies"]), {"text": "", "code": None})
+        finding.update(gain=finding["estimate"], remedy=remedy["text"], code=remedy["code"])
+        finding["muted"] = not muted.isdisjoint((finding["id"], finding["key"]))
     return {
         "run": run.id,
         "name": run.name,
-        "verdict": verdict_for(run, (), figures_of(run), diagnosis).as_dict(),
+        "status": run.status,
+        "verdict": verdict_for(run, muted, figures_of(run), diagnosis).as_dict(),
         "findings": current,
         "earlier": [{**finding, "open": False} for finding in stored.values()],
-        "considered": [vars(reason) for reason in diagnosis.considered],
+        "checks": _checks(diagnosis),
     }
 
 
-def _page(run: Run, report: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{text.paint(text.safe(run.name), 'heading')}  {text.paint(run.status, run.status)}"
+def _muted(store: Runs, run: Run) -> frozenset[str]:
+    """The findings that were muted on the page; none where its file is another user's."""
+    marks = open_marks(store.folder)
+    try:
+        return marks.muted(run.id)
+    except StoreError:
+        return frozenset()
+    finally:
+        marks.close()
+
+
+def _checks(diagnosis: Diagnosis) -> list[dict[str, str]]:
+    """Every check: whether it has a finding, passed or could not run, and why."""
+    with_finding = [
+        {"id": finding.id, "title": finding.title, "result": "finding", "why": finding.headline}
+        for finding in diagnosis.findings
+    ]
+    others = [
+        {
+            "id": check.id,
+            "title": check.title,
+            "result": "passed" if check.has_run else "could not run",
+            "why": check.why_not,
+        }
+        for check in diagnosis.considered
+    ]
+    return sorted((*with_finding, *others), key=lambda check: check["id"])
+
+
+def _page(report: Mapping[str, Any]) -> Iterator[str]:
+    status = report["status"]
+    yield f"{text.paint(text.safe(report['name']), 'heading')}  {text.paint(status, status)}"
     verdict = report["verdict"]
     style = _STYLES.get(verdict["severity"], "faint")
     yield from _wrapped(text.safe(verdict["headline"]), "  ", style)
@@ -71,10 +137,11 @@ def _page(run: Run, report: Mapping[str, Any]) -> Iterator[str]:
         yield from _heading("earlier findings, not in the newest steps")
         for finding in report["earlier"]:
             yield from _wrapped(f"{finding['id']}: {text.safe(finding['headline'])}", "  ")
-    if report["considered"]:
+    others = [check for check in report["checks"] if check["result"] != "finding"]
+    if others:
         yield from _heading("checks passed, and checks that could not run")
-        for reason in report["considered"]:
-            yield from _wrapped(f"{reason['id']}: {text.safe(reason['why_not'])}", "  ", "faint")
+        for check in others:
+            yield from _wrapped(f"{check['id']}: {text.safe(check['why'])}", "  ", "faint")
 
 
 def _finding(number: int, finding: Mapping[str, Any]) -> Iterator[str]:
@@ -82,7 +149,9 @@ def _finding(number: int, finding: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     title = text.paint(f"{number}. {text.safe(finding['title'])}", "heading")
     confidence = f"confidence {finding['confidence']:.0%}"
-    yield f"{title}  {text.paint(severity, _STYLES.get(severity, 'faint'))}, {confidence}  {finding['id']}"
+    muted = ", muted" if finding["muted"] else ""
+    painted = text.paint(severity, _STYLES.get(severity, "faint"))
+    yield f"{title}  {painted}, {confidence}{muted}  {finding['id']}"
     yield from _wrapped(text.safe(finding["headline"]), "   ")
     yield from _wrapped(text.safe(finding["detail"]), "   ")
     yield from _evidence(finding["evidence"])

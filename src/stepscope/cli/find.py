@@ -46,15 +46,16 @@ def chosen_run(options: argparse.Namespace) -> tuple[Runs, Run]:
     runs = store.runs()
     if not runs:
         raise NotFound(f"The store {store.folder} has no run yet. Record one first.")
-    if options.run is None:
-        return store, runs[-1]
-    if all(options.run not in (run.id, run.name) for run in runs):
+    return store, runs[-1] if options.run is None else named_run(store, options.run)
+
+
+def named_run(store: Runs, name: str) -> Run:
+    """The run of a name or id; raises NotFound with similar names."""
+    runs = store.runs()
+    if all(name not in (run.id, run.name) for run in runs):
         newest_first = [run.name for run in reversed(runs)]
-        raise NotFound(
-            f"There is no run {safe(options.run)!r} in {store.folder}; "
-            f"{suggestion(options.run, newest_first)}"
-        )
-    return store, store.run(options.run)
+        raise NotFound(f"There is no run {safe(name)!r} in {store.folder}; {suggestion(name, newest_first)}")
+    return store.run(name)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

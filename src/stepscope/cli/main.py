@@ -25,6 +25,7 @@ COMMANDS = {
     "runs": "List the runs of a store.",
     "show": "Show one run: status, metrics, events.",
     "diagnose": "Explain why a run is slow or failing, and what to change.",
+    "gate": "Fail if a run is slower than its baselines, for continuous integration.",
     "alert": "List alerts, test channels, mute rules, check rule files.",
     "export": "Write a run as CSV, JSON, JSONL or Parquet.",
     "config": "Show, check or write settings.",
@@ -33,7 +34,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 success, 1 failure, 2 usage error, 3 an alert fired."""
+    """Runs one command and returns its exit code: 0 success, 1 failure, 2 usage error, 3 alert or gate."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parser = _parser(words[0] if words else None)

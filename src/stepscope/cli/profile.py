@@ -18,9 +18,9 @@ from stepscope.config.find import settings_for
 from stepscope.launcher.command import CannotStart, check, ending_of
 from stepscope.launcher.signals import Signals
 from stepscope.profiling.python_command import NotPython, PythonCommand, python_command
+from stepscope.profiling.window.profiler_window import FOLDER, STORE_FOLDER
 from stepscope.profiling.window.seconds_window import WindowRequest
 from stepscope.profiling.window.session import Detail
-from stepscope.profiling.window.window import FOLDER, STORE_FOLDER
 from stepscope.views.formatting import size
 
 if TYPE_CHECKING:

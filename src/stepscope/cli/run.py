@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from stepscope.attach.environment import why_not_attached
 from stepscope.cli.main import ALERTED, FINE, MISUSED
 from stepscope.cli.output.text import safe, say
 from stepscope.config.find import settings_for, why_disabled
@@ -14,12 +16,16 @@ from stepscope.launcher.observe import Observed
 from stepscope.reading import open_store
 from stepscope.schema.alert import SEVERITIES, Severity
 
+if TYPE_CHECKING:
+    from stepscope.config.sections import Settings
+    from stepscope.launcher.observe import Attach
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run's name and place, and the command."""
     parser.usage = (
         "stepscope run [--name NAME] [--resume] [--project PROJECT] [--store DIR] [--fail-on SEVERITY]"
-        " -- COMMAND [ARGUMENT ...]"
+        " [--no-attach] [--quiet] -- COMMAND [ARGUMENT ...]"
     )
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
     parser.add_argument(
@@ -33,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=SEVERITIES,
         help="exit with 3 when the command succeeds but an alert of this severity or worse has fired",
+    )
+    parser.add_argument(
+        "--no-attach",
+        action="store_true",
+        help="do not look for a training in the command; record only the command itself",
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print neither the name of the run nor what is watched"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
 
@@ -52,11 +66,13 @@ def run(options: argparse.Namespace) -> int:
         settings, run=options.name or settings.run, project=options.project or settings.project
     )
     try:
-        observed = Observed(command, folder, settings)
+        observed = Observed(command, folder, settings, attach=_attach_option(options, settings))
     except CannotStart as error:
         say(str(error))
         return error.exit_code
-    recorded = _can_record(observed, folder, enabled=settings.recorder.enabled, resume=options.resume)
+    recorded = _can_record(observed, folder, options, enabled=settings.recorder.enabled)
+    if recorded and observed.attaches and not options.quiet and (reason := why_not_attached(command)):
+        say(f"Steps are not recorded: {reason}.")
     code = observed.run(recorded=recorded)
     if code != FINE or options.fail_on is None or not recorded:
         return code
@@ -73,12 +89,20 @@ def _exit_code_by_alerts(observed: Observed, folder: Path, limit: Severity) -> i
     return ALERTED if alerts else FINE
 
 
-def _can_record(observed: Observed, folder: Path, *, enabled: bool, resume: bool) -> bool:
+def _attach_option(options: argparse.Namespace, settings: Settings) -> Attach:
+    """Whether trainings in the command are watched, and whether they say so."""
+    if options.no_attach or not settings.recorder.attach:
+        return "no"
+    return "quiet" if options.quiet else "yes"
+
+
+def _can_record(observed: Observed, folder: Path, options: argparse.Namespace, *, enabled: bool) -> bool:
     """Prints where the run is recorded, or why it is not; the command runs in any case."""
     reason = observed.trouble() if enabled else why_disabled()
     if reason is not None:
         say(f"Nothing is recorded: {reason}. The command runs anyway.")
         return False
-    observed.reserve_name(resume=resume)
-    say(f"Run {observed.identity.name} in {folder}")
+    observed.reserve_name(resume=options.resume)
+    if not options.quiet:
+        say(f"Run {observed.identity.name} in {folder}")
     return True

@@ -16,6 +16,7 @@ from stepscope.cli.main import FINE, MISUSED
 from stepscope.cli.output.table import Column, shorten, table
 from stepscope.cli.output.text import emit, safe, say, screen_width
 from stepscope.config.find import settings_for, why_disabled
+from stepscope.devices.gpu_driver import model_name
 from stepscope.launcher.machine import MachineWatch
 from stepscope.schema.sample import DeviceFacts, Notice
 from stepscope.views.formatting import size
@@ -34,7 +35,7 @@ DRAW_EVERY_S = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what to watch, how often and how long."""
     parser.add_argument(
-        "--gpu", type=int, action="append", metavar="N", help="only this GPU, as nvidia-smi counts"
+        "--gpu", type=int, action="append", metavar="N", help="only this GPU, as its driver counts"
     )
     parser.add_argument(
         "--interval", type=_interval, metavar="SECONDS", help="sampling interval, 0.1 to 600 (default: 1)"
@@ -181,7 +182,7 @@ def _gpu_cells(gpu: GpuNow) -> list[str]:
     limit = "" if gpu.power_limit_watts is None else f" / {gpu.power_limit_watts:.0f}"
     return [
         str(gpu.index),
-        safe(gpu.name).removeprefix("NVIDIA "),
+        model_name(safe(gpu.name)),
         _percent(gpu.utilization_ratio),
         _of(gpu.memory_used_bytes, gpu.memory_total_bytes),
         "-" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f}°C",

@@ -6,11 +6,11 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from stepscope.launcher.demo import BATCH_SIZE, BATCHES_PER_EPOCH, rate_at
+from stepscope.launcher.demo_training import BATCH_SIZE, BATCHES_PER_EPOCH, rate_at
 from stepscope.schema.keys import STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
-    from stepscope.launcher.demo import Progress
+    from stepscope.launcher.demo_training import Progress
     from stepscope.recorder.monitor import TrainingMonitor
 
 TYPICAL_S = {"data": 0.004, "forward": 0.011, "backward": 0.021, "optimizer": 0.003}

@@ -9,12 +9,13 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from stepscope.attach.environment import attached
 from stepscope.config.sections import MIB
 from stepscope.guard import Guard
 from stepscope.launcher.command import NOT_EXECUTABLE, Ending, check, ending_of, run_name_of
-from stepscope.launcher.console import MAX_BYTES, ConsoleTail, last_exception
+from stepscope.launcher.console_tail import MAX_BYTES, ConsoleTail, last_exception
 from stepscope.launcher.output_forwarder import OutputForwarder
 from stepscope.launcher.signals import Signals
 from stepscope.recorder.anonymity import privacy_of
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.config.sections import Settings
+
+Attach: TypeAlias = Literal["no", "quiet", "yes"]
+"""Whether trainings in a command are watched, and whether they say so."""
 
 RECORD_INTERVAL_S = 30.0
 RUNNING_TAIL_BYTES = 8 * 1024
@@ -43,14 +47,23 @@ class Observed:
         folder: Path,
         settings: Settings,
         record_interval_s: float = RECORD_INTERVAL_S,
+        *,
+        attach: Attach = "no",
     ) -> None:
         check(command)
+        self._attach = attach
         self._command = command
         self._folder, self._settings = folder, settings
         self._record_interval_s = record_interval_s
+        self._is_recorded = False
         identity = identify(settings.run, settings.project, script=run_name_of(command))
         privacy = privacy_of(settings.privacy)
         self.identity = without_secrets(identity, folder, privacy, Guard(strict=False).tell)
+
+    @property
+    def attaches(self) -> bool:
+        """Whether trainings in the command are watched."""
+        return self._attach != "no"
 
     def reserve_name(self, *, resume: bool) -> None:
         """Reserves a name that no other run has, or continues the run that has it."""
@@ -70,6 +83,7 @@ class Observed:
 
     def run(self, *, recorded: bool) -> int:
         """Runs the command and returns its exit code; 128 plus the signal number if a signal killed it."""
+        self._is_recorded = recorded
         tail = ConsoleTail()
         forwarder = OutputForwarder(tail)
         signals = Signals(forwarder.resize)
@@ -117,6 +131,8 @@ class Observed:
 
     def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment that makes a monitor in the command join this run and segment."""
+        if self._is_recorded and self.attaches:
+            inherited = attached(inherited, is_quiet=self._attach == "quiet")
         return {
             **inherited,
             "STEPSCOPE_RUN": self.identity.name,

@@ -1,4 +1,7 @@
-"""Forwards the output of a command to this process's console, unchanged and without delay."""
+"""Forwards the output of a command to this process's console, unchanged and without delay.
+
+It knows terminals and pipes only: what is recorded of a command changes without it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepscope.launcher.console import ConsoleTail
+    from stepscope.launcher.console_tail import ConsoleTail
 
 STDOUT, STDERR = 1, 2
 READ_BYTES = 1 << 16

@@ -14,8 +14,7 @@ from stepscope.alerts.rule import rule_from
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.analysis.detector_registry import make_detectors
 from stepscope.config.entry import Problem
-from stepscope.config.shape import dotted
-from stepscope.config.wording import nearest
+from stepscope.config.reference import dotted, nearest
 from stepscope.errors import ConfigError, StepscopeError
 from stepscope.exporters.base import Feed
 from stepscope.recorder.anonymity import privacy_of
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from stepscope.alerts.rule import Rule
     from stepscope.config.load import Loaded
+    from stepscope.config.reference import Key
     from stepscope.config.sections import Alerts
-    from stepscope.config.shape import Key
 
 _PART = re.compile(r"\.([\w-]+)|\[(\d+)\]")
 

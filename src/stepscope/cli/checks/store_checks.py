@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,8 +19,8 @@ from stepscope.agent.process.start import LOG_NAME, older_agent
 from stepscope.errors import JournalError, StoreError
 from stepscope.journal.folder import journals_of, list_folder, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far
+from stepscope.store.open import check_store, open_reader
 from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteReader
 from stepscope.views.formatting import size
 
 if TYPE_CHECKING:
@@ -33,17 +32,16 @@ if TYPE_CHECKING:
 
 Outcome = Literal["ok", "note", "problem"]
 
-MIN_SQLITE = (3, 35, 0)
-"""The first version whose ON CONFLICT needs no list of columns."""
-
 COMFORTABLE_BYTES = 1 << 30
 START_TIMEOUT_S = 30.0
-DATABASE_REMEDY = "Restore the file from a copy, or move it away to begin a new store."
 ACCESS_REMEDY = (
     "Ask its owner for read and write access to all of the folder, or name another one with STEPSCOPE_DIR."
 )
-MAX_VERIFIED_BYTES = 256 << 20
-"""A larger database is not verified completely, which would take minutes."""
+_DATABASE_REMEDIES = {
+    "old_library": "Use a Python built with a newer SQLite, such as the one conda installs.",
+    "damaged": "Restore the file from a copy, or move it away to begin a new store.",
+    "no_access": ACCESS_REMEDY,
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ def check_unread(folder: Path) -> Check:
 
 def _unread(folder: Path) -> Iterator[int]:
     try:
-        reader = SqliteReader(database(folder))
+        reader = open_reader(folder)
     except StoreError:
         progress = {}
     else:
@@ -173,7 +171,7 @@ def check_set_aside(folder: Path) -> Iterator[Check]:
 
 def _stored_set_aside(folder: Path) -> list[SetAside]:
     try:
-        reader = SqliteReader(database(folder))
+        reader = open_reader(folder)
     except StoreError:
         return []
     try:
@@ -227,40 +225,11 @@ def check_agent(folder: Path, settings: Settings) -> Check:
 
 def check_sqlite(folder: Path) -> Check:
     """Whether the SQLite library is new enough, and the store's file can be read."""
-    library = f"SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < MIN_SQLITE:
-        needed = ".".join(map(str, MIN_SQLITE))
-        return Check(
-            "database",
-            "problem",
-            f"{library} is too old; {needed} or newer is needed.",
-            "Use a Python built with a newer SQLite, such as the one conda installs.",
-        )
-    path = database(folder)
-    if not path.exists():
-        return Check("database", "ok", f"{library}; no store file yet")
-    try:
-        reader = SqliteReader(path)
-    except StoreError as error:
-        may_read = os.access(path, os.R_OK)
-        return Check("database", "problem", str(error), DATABASE_REMEDY if may_read else ACCESS_REMEDY)
-    try:
-        bytes_used = reader.bytes_used()
-        if bytes_used <= MAX_VERIFIED_BYTES:
-            reader.verify()
-    except StoreError as error:
-        return Check("database", "problem", str(error), DATABASE_REMEDY)
-    finally:
-        reader.close()
-    return Check("database", "ok", f"{library}; {path}, version {_version(path)}, {size(bytes_used)}")
-
-
-def _version(path: Path) -> int:
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    try:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
-    finally:
-        connection.close()
+    health = check_store(folder)
+    if health.problem is not None:
+        return Check("database", "problem", health.summary, _DATABASE_REMEDIES[health.problem])
+    size_text = "" if health.bytes_used is None else f", {size(health.bytes_used)}"
+    return Check("database", "ok", f"{health.summary}{size_text}")
 
 
 def _is_inaccessible(path: Path) -> bool:

@@ -1,11 +1,11 @@
-"""Writes files atomically: each appears complete or not at all."""
+"""Writes the files of a command atomically: all appear complete, or none does."""
 
 from __future__ import annotations
 
 import contextlib
-import secrets
 from typing import TYPE_CHECKING
 
+from stepscope import filesystem
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -32,48 +32,31 @@ def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def atomic_files(*, force: bool) -> Iterator[AtomicFiles]:
     """Several files that get their names together when everything is written; none on any error."""
-    files = AtomicFiles(force=force)
     try:
-        yield files
-        files.publish()
+        with contextlib.ExitStack() as stack:
+            yield AtomicFiles(stack, force=force)
     except OSError as error:
         raise StepscopeError(f"The export could not be written: {error.strerror}.") from error
-    finally:
-        files.discard()
 
 
 class AtomicFiles:
     """Temporary files, in the folders of their targets."""
 
-    def __init__(self, *, force: bool) -> None:
-        self._force = force
+    def __init__(self, stack: contextlib.ExitStack, *, force: bool) -> None:
+        self._stack, self._force = stack, force
         self._temporary: dict[Path, Path] = {}
 
     def open(self, path: Path) -> BinaryIO:
         """Opens a file to write, or to append if it was opened before; the caller closes it."""
-        if path in self._temporary:
-            return self._temporary[path].open("ab")
-        refuse_existing(path, force=self._force)
-        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
-        try:
-            file = temporary.open("xb")
-        except OSError as error:
-            raise StepscopeError(f"{path} cannot be written: {error.strerror}.") from error
-        self._temporary[path] = temporary
-        return file
+        if path not in self._temporary:
+            refuse_existing(path, force=self._force)
+            try:
+                self._temporary[path] = self._stack.enter_context(filesystem.atomic_file(path))
+            except OSError as error:
+                raise StepscopeError(f"{path} cannot be written: {error.strerror}.") from error
+        return self._temporary[path].open("ab")
 
     @property
     def paths(self) -> list[Path]:
         """The targets of the files."""
         return list(self._temporary)
-
-    def publish(self) -> None:
-        """Gives every file its name."""
-        for path, temporary in list(self._temporary.items()):
-            temporary.replace(path)
-            del self._temporary[path]
-
-    def discard(self) -> None:
-        """Deletes files that were not published."""
-        for temporary in self._temporary.values():
-            temporary.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.output import text
 from stepscope.cli.output.table import Column, table
-from stepscope.views.schedule.phase_effects import LIKELY
+from stepscope.views.schedule.schedule import LIKELY
 
 if TYPE_CHECKING:
     from stepscope.views.schedule.schedule import Schedule, SchedulePhase

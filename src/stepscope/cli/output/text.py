@@ -56,9 +56,9 @@ def say(text: str) -> None:
     print(f"stepscope: {safe(text)}", file=sys.stderr)
 
 
-def to_json(value: Any) -> str:
-    """Strict JSON, indented; numbers that are not finite become "NaN", "Infinity", "-Infinity"."""
-    return json.dumps(_strict(value), indent=2, allow_nan=False)
+def to_json(value: Any, indent: int | None = 2) -> str:
+    """Strict JSON; numbers that are not finite are "NaN", "Infinity", "-Infinity". No indent: one line."""
+    return json.dumps(_strict(value), indent=indent, allow_nan=False)
 
 
 def _strict(value: Any) -> Any:
