@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from stepscope.facade.collector import RealTimeMetricsCollector
     from stepscope.facade.gpu_monitor import GPUMonitor
     from stepscope.facade.metrics_database import MetricsDatabase
+    from stepscope.facade.monitoring_dashboard import MonitoringDashboard
+    from stepscope.facade.performance_alerting import PerformanceAlerting, RealTimeMonitor
+    from stepscope.facade.performance_analyzer import PerformanceAnalyzer
+    from stepscope.facade.performance_monitor import AlertSystem, PerformanceMonitor
+    from stepscope.facade.recommendations import (
+        generate_performance_recommendations,
+        save_recommendations_report,
+    )
+    from stepscope.facade.system_monitor import SystemMonitor, monitor_resources
+    from stepscope.facade.tracker import alert, finish, init, log, watch
+    from stepscope.facade.tracker_run import AlertLevel
+    from stepscope.integrations.ray import monitor_ray_cluster
     from stepscope.model_stats.gradient_monitor import GradientMonitor
     from stepscope.profiling.model.model import ModelProfiler
     from stepscope.reading import open_store
@@ -22,34 +34,75 @@ if TYPE_CHECKING:
     from stepscope.schema.record import TrainingMetrics
 
 _HOMES = {
+    "AlertSystem": "stepscope.facade.performance_monitor",
+    "generate_performance_recommendations": "stepscope.facade.recommendations",
     "GPUMonitor": "stepscope.facade.gpu_monitor",
     "GradientMonitor": "stepscope.model_stats.gradient_monitor",
     "MetricsDatabase": "stepscope.facade.metrics_database",
     "ModelProfiler": "stepscope.profiling.model.model",
+    "monitor_ray_cluster": "stepscope.integrations.ray",
+    "monitor_resources": "stepscope.facade.system_monitor",
+    "MonitoringDashboard": "stepscope.facade.monitoring_dashboard",
     "open_store": "stepscope.reading",
+    "PerformanceAlerting": "stepscope.facade.performance_alerting",
+    "PerformanceAnalyzer": "stepscope.facade.performance_analyzer",
+    "PerformanceMonitor": "stepscope.facade.performance_monitor",
     "RealTimeMetricsCollector": "stepscope.facade.collector",
+    "RealTimeMonitor": "stepscope.facade.performance_alerting",
+    "save_recommendations_report": "stepscope.facade.recommendations",
     "StepscopeError": "stepscope.errors",
+    "SystemMonitor": "stepscope.facade.system_monitor",
     "TrainingMetrics": "stepscope.schema.record",
     "TrainingMonitor": "stepscope.recorder.monitor",
     "TrainingMonitorCallback": "stepscope.facade.callback",
 }
 
+_TRACKER_NAMES = (
+    "alert", "AlertLevel", "Api", "Artifact", "ArtifactTTL", "Audio", "box3d", "Classes",
+    "CommError", "controller", "data_types", "define_metric", "Error", "finish", "Graph",
+    "Histogram", "Html", "Image", "init", "join", "JoinedTable", "link_model", "log",
+    "log_artifact", "log_code", "log_gpu", "log_model", "log_system", "login", "mark_preempting",
+    "Markdown", "Molecule", "Object3D", "plot", "plot_table", "Plotly", "require", "restore", "run",
+    "Run", "save", "sdk", "Settings", "setup", "show", "summary", "sweep", "Table", "teardown",
+    "termerror", "termlog", "termsetup", "termwarn", "unwatch", "UsageError", "use_artifact",
+    "use_model", "util", "Video", "watch",
+)  # fmt: skip
+"""Names that a script uses which was made for W&B or trackio: `import stepscope as wandb`."""
+_HOMES.update(dict.fromkeys(_TRACKER_NAMES, "stepscope.facade.tracker"))
+
 __all__ = [  # noqa: RUF022 - sorted as people read
     "__version__",
+    "alert",
+    "AlertLevel",
+    "AlertSystem",
+    "finish",
+    "generate_performance_recommendations",
     "GPUMonitor",
     "GradientMonitor",
+    "init",
+    "log",
     "MetricsDatabase",
     "ModelProfiler",
+    "monitor_ray_cluster",
+    "monitor_resources",
+    "MonitoringDashboard",
     "open_store",
+    "PerformanceAlerting",
+    "PerformanceAnalyzer",
+    "PerformanceMonitor",
     "RealTimeMetricsCollector",
+    "RealTimeMonitor",
+    "save_recommendations_report",
     "StepscopeError",
+    "SystemMonitor",
     "TrainingMetrics",
     "TrainingMonitor",
     "TrainingMonitorCallback",
+    "watch",
 ]
 
 
-__getattr__ = lazy_names(globals(), _HOMES)
+__getattr__ = lazy_names(globals(), _HOMES, changing=("run", "summary"))
 
 
 def __dir__() -> list[str]:

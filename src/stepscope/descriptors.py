@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import sys
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ LOWEST = 3
 HELD_FROM = 512
 """Long-lived descriptors have high numbers, which few programs reach."""
 MAX_ATTEMPTS = 8
+_REFERENCE = getattr(os, "O_PATH", None)
+"""Opens a file for nothing but to name it: closing it does not end another descriptor's locks."""
 
 
 def open_above_streams(path: Path | str, flags: int, mode: int = 0o666) -> int:
@@ -64,6 +67,39 @@ class HeldDescriptor:
         if self.is_own():
             os.close(self.number)
         self.number = -1
+
+
+class RememberedFile:
+    """The file or folder that is at a path now.
+
+    It is kept open where that needs no right to read it, so that no later file can get its number: many file
+    systems give the number of a deleted file to the next one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError when there is none."""
+        self.path = path
+        if _REFERENCE is None:
+            self._file = path.stat()
+        else:
+            self._held = hold(open_above_streams(path, _REFERENCE))
+            weakref.finalize(self, self._held.close)
+            self._file = os.fstat(self._held.number)
+
+    def is_in_place(self) -> bool:
+        """Whether it is still the one at its path; raises OSError where that is unknown."""
+        try:
+            return os.path.samestat(self._file, self.path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
+def remember(path: Path) -> RememberedFile | None:
+    """What is at a path now; None for nothing."""
+    try:
+        return RememberedFile(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def hold(descriptor: int) -> HeldDescriptor:

@@ -1,14 +1,16 @@
 """The exceptions of stepscope.
 
 StepscopeError
-├── ConfigError      a setting is unknown, or its value is not allowed
-├── MissingExtra     a feature needs a package that is not installed
-├── RecorderError    a log call failed (raised only with strict=True)
-├── JournalError     a journal cannot be written or is not one of ours
-│   └── TooManyKeys  a run has reached its limit of metric names
-└── StoreError       the store cannot be opened, or was written by another version
-    ├── StoreLocked  another process is the store's writer
-    └── NotFound     there is no such store, run or series
+├── ConfigError           a setting is unknown, or its value is not allowed
+├── MissingExtra          a feature needs a package that is not installed
+├── RecorderError         a log call failed (raised only with strict=True)
+├── JournalError          a journal cannot be written or is not one of ours
+│   └── TooManyKeys       a run has reached its limit of metric names
+└── StoreError            the store cannot be opened, or was written by another version
+    ├── StoreLocked       another process is the store's writer
+    ├── StoreUnavailable  the store cannot be used now: its disk is full, or it does not answer
+    ├── StoreDamaged      the store's data is damaged, or is not a store
+    └── NotFound          there is no such store, run or series
 """
 
 from __future__ import annotations
@@ -65,6 +67,14 @@ class StoreError(StepscopeError):
 
 class StoreLocked(StoreError):
     """Another process is the store's writer."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used now: its disk is full, or it does not answer; trying again later may work."""
+
+
+class StoreDamaged(StoreError):
+    """The store's data is damaged, or is not a store."""
 
 
 class NotFound(StoreError):

@@ -1,4 +1,4 @@
-"""Finds the type of a path's file system; opens, creates and shares files."""
+"""Finds the type of a path's file system; opens, creates, replaces and shares files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepscope.descriptors import open_above_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -110,22 +114,54 @@ def share(path: Path, folder: Path) -> None:
             path.chmod(stat.S_IMODE(own) | inherited)
 
 
-def write_once(path: Path, content: bytes, mode: int = 0o666) -> bool:
-    """Creates a file atomically with its content; False where another process was faster."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = open_above_streams(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+@contextlib.contextmanager
+def temporary_file(path: Path, mode: int | None = None) -> Iterator[Path]:
+    """Creates an empty file with a hidden name beside `path`, and deletes it if it is still there at the end.
+
+    `mode` sets its exact permissions; without it the umask applies.
+    """
+    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.{os.urandom(6).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = open_above_streams(temporary, flags, 0o666 if mode is None else mode)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-            raise
-        return _write_where_nothing_is_linked(path, content, mode)
+        try:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+        yield temporary
     finally:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
+    """A temporary file that replaces `path`, after it was flushed to disk, unless the block raises.
+
+    Readers see the old file or the new one, never a part, also after a loss of power.
+    """
+    with temporary_file(path, mode) as temporary:
+        yield temporary
+        descriptor = open_above_streams(temporary, os.O_WRONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+
+
+def write_once(path: Path, content: bytes, mode: int | None = None) -> bool:
+    """Creates a file atomically with its content; False where another process was faster."""
+    with temporary_file(path, mode) as temporary:
+        _write(open_above_streams(temporary, os.O_WRONLY), content)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                raise
+            return _write_where_nothing_is_linked(path, content, 0o666 if mode is None else mode)
     return True
 
 
@@ -134,6 +170,10 @@ def _write_where_nothing_is_linked(path: Path, content: bytes, mode: int) -> boo
         descriptor = open_above_streams(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return False
+    _write(descriptor, content)
+    return True
+
+
+def _write(descriptor: int, content: bytes) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    return True

@@ -1,10 +1,16 @@
-"""Writes a number as people read it: 134,000, 0.1883, 5e-4, 25.6M, NaN."""
+"""Writes numbers, durations and sizes as people read them: 134,000, 5e-4, 25.6M, 3 min 05 s, 80.3 GiB."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
+
+NonFinite = Literal["NaN", "∞", "-∞"]
+"""The word for a value that is not a finite number."""
 
 _PREFIXES = ("M", "G", "T")
+_DURATIONS = ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 LONG, LONGEST = 1e6, 1e15
 """From the one on a number has a prefix, from the other on an exponent."""
 
@@ -24,7 +30,35 @@ def number(value: float, digits: int = 4) -> str:
     return f"{sign}{text}" if text.strip("0.,") else text
 
 
-def nonfinite(value: float) -> str:
+def duration(seconds: float) -> str:
+    """Formats a duration with two units at most: 640 µs, 31.2 ms, 4.2 s, 3 min 05 s, 1 h 12 min, 2 d 03 h."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if 0 < seconds < 0.001:
+        return f"{seconds * 1e6:.3g} µs"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for unit, part, unit_name, part_name in _DURATIONS:
+        if whole >= unit:
+            return f"{whole // unit} {unit_name} {whole % unit // part:02d} {part_name}"
+    return f"{whole} s"
+
+
+def size(count: float) -> str:
+    """Formats bytes with a fitting unit: 512 B, 1.5 KiB, 80.3 GiB."""
+    if count < 0:
+        return f"-{size(-count)}"
+    for unit in _SIZES[:-1]:
+        if count < 1023.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.0f} TiB" if count >= 99.95 else f"{count:.3g} TiB"
+
+
+def nonfinite(value: float) -> NonFinite:
     """The word for a value that is not a finite number."""
     if math.isnan(value):
         return "NaN"

@@ -1,4 +1,4 @@
-"""Finds the members of a plug-in folder: one file each, and entry points of other packages."""
+"""Finds the members of a plug-in folder: one file each, there or in a folder within, and other packages'."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ _PLAIN_TYPES: Mapping[str, tuple[Any, str]] = {
 
 def names(folder: str) -> list[str]:
     """The names of the members of a folder such as `samplers`, sorted; none is imported."""
-    package = importlib.import_module(f"stepscope.{folder}")
-    own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
-    return sorted(own | {point.name for point in _entry_points(folder)})
+    return sorted({*_own_modules(folder), *(point.name for point in _entry_points(folder))})
 
 
 def load(folder: str, name: str, base: type[Member]) -> type[Member]:
     """The class of a member; a file in the folder takes precedence over another package's member."""
+    path = _own_modules(folder).get(name, f"stepscope.{folder}.{name}")
     try:
-        module = importlib.import_module(f"stepscope.{folder}.{name}")
+        module = importlib.import_module(path)
     except ModuleNotFoundError as error:
-        if error.name != f"stepscope.{folder}.{name}":
+        if error.name != path:
             raise
         return _load_entry_point(folder, name, base)
     members: list[type[Member]]
@@ -91,6 +90,17 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
     for option, about in known.items():
         if about.default is inspect.Parameter.empty and option not in options:
             raise StepscopeError(f"{folder}.{name} needs the option {option!r}.")
+
+
+def _own_modules(folder: str) -> dict[str, str]:
+    """The modules of a folder and of the folders within it, by their names."""
+    package = importlib.import_module(f"stepscope.{folder}")
+    modules = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        places = [f"{place}/{module.name.rpartition('.')[2]}" for place in package.__path__]
+        inside = pkgutil.iter_modules(places, f"{module.name}.") if module.ispkg else [module]
+        modules.update({member.name.rpartition(".")[2]: member.name for member in inside})
+    return {name: path for name, path in modules.items() if name != "base"}
 
 
 def _is_member(candidate: object, base: type, module: str) -> bool:

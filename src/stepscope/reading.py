@@ -7,22 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stepscope.agent.process.attend import catch_up
 from stepscope.config.find import settings_for
 from stepscope.errors import ConfigError, MissingExtra, NotFound
 from stepscope.schema.identity import run_id
 from stepscope.schema.run import detector_options
 from stepscope.schema.series import Selection
-from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteReader
-from stepscope.store.timeline import Timeline, bucket_by_step, read_timeline
+from stepscope.store.buckets import Limits
+from stepscope.store.open import open_reader
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from stepscope.analysis.diagnose import Diagnosis
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from stepscope.schema.run import RunInfo, SegmentInfo
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import Reader, SeriesSummary, SetAside
+    from stepscope.store.step_clock import StepClock
 
 
 PARAMS = "params"
@@ -43,7 +42,7 @@ def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
     """
     folder = Path(path).expanduser() if path is not None else default_folder()
     catch_up(folder)
-    return Runs(SqliteReader(database(folder)), folder)
+    return Runs(open_reader(folder), folder)
 
 
 def default_folder() -> Path:
@@ -115,7 +114,6 @@ class Run:
     def __init__(self, info: RunInfo, reader: Reader) -> None:
         self.info = info
         self._reader = reader
-        self._timelines: dict[str, Timeline] = {}
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} ({self.status})>"
@@ -185,7 +183,7 @@ class Run:
             names = ", ".join(info.key for info in self.keys(limit=10)) or "none"
             raise NotFound(f"Run {self.name!r} has no series {key!r}; it has: {names}")
         points = self._reader.points(Selection(self.id, key, segment, rank, host, device, axis))
-        return points if axis == "step" else self._with_steps(points)
+        return points if axis == "step" else replace(points, steps=self.step_clock.steps_at(points.times_ns))
 
     def buckets(  # noqa: PLR0913 - the labels of a series
         self,
@@ -206,25 +204,15 @@ class Run:
         """
         own = self._reader.axis(self.id, key) or "step"
         if axis == "step" and own == "seconds":
-            return bucket_by_step(self.series(key, rank, segment, host, device), n, low, high)
-        own = axis or own
-        selection = Selection(self.id, key, segment, rank, host, device, own)
+            selection = Selection(self.id, key, segment, rank, host, device, own)
+            return self._reader.buckets_on(selection, axis, Limits(n, low, high), self.step_clock)
+        selection = Selection(self.id, key, segment, rank, host, device, axis or own)
         return self._reader.buckets(selection, n, low, high)
 
-    def _with_steps(self, points: Points) -> Points:
-        steps = np.zeros(len(points), np.int64)
-        begins = [part.started_ns for part in self.segments]
-        owners = np.searchsorted(begins, points.times_ns, side="right") - 1
-        for number, part in enumerate(self.segments):
-            here = owners == number
-            if here.any():
-                steps[here] = self._timeline(part.id).steps_at(points.times_ns[here])
-        return replace(points, steps=steps)
-
-    def _timeline(self, segment: str) -> Timeline:
-        if segment not in self._timelines:
-            self._timelines[segment] = read_timeline(self._reader, self.id, segment)
-        return self._timelines[segment]
+    @functools.cached_property
+    def step_clock(self) -> StepClock:
+        """Finds the step in progress at a time; of a live run, as of the first call."""
+        return self._reader.step_clock(self.id)
 
     def events(self, kind: str | Collection[str] | None = None) -> list[Event]:
         """Its events, of one kind, of several or of all, oldest first."""

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import select
-import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from stepscope.agent.process.report import explain_error, own_report, write_repo
 from stepscope.agent.process.wake import open_wake
 from stepscope.agent.run_settings import RunSettingsRegistry
 from stepscope.agent.sampling import SamplerPool
-from stepscope.errors import StoreError
+from stepscope.errors import StoreError, StoreUnavailable
 from stepscope.store import retention
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ class Agent:
         self._folder, self._store, self._now = folder, store, now
         self._is_in_place = is_in_place
         self._trouble = ""
+        self._has_failed = False
+        """Whether the last round could not store anything."""
         # Only the agent section of these settings is used: each run has its own settings.
         self._agent_settings = settings.agent
         self._run_settings = RunSettingsRegistry(folder, store)
@@ -109,15 +110,20 @@ class Agent:
                 is_behind = self._ingest.tick()
             self._machine.update_processes(self._ingest.processes_here())
             self._alerting.tick()
-            self._diagnosis.tick()
+            if not is_behind:  # whoever has ended waits for the journals, not for a diagnosis
+                self._diagnosis.tick()
             self._clean_up(now)
-        except (OSError, sqlite3.Error, StoreError) as error:
+        except (OSError, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
             log.warning("Cannot ingest for now: %s", error)
-            if not self._is_store_replaced():
+            # A file that is locked for a moment is nobody's trouble; one that still is in the next round is.
+            is_lasting = self._has_failed or not isinstance(error, StoreUnavailable)
+            if is_lasting and not self._is_store_replaced():
                 self._report(explain_error(error))
+            self._has_failed = True
             self._busy_at = now
             return False
+        self._has_failed = False
         self._report(self._ingest.blocked_reason)
         if self._ingest.live:
             self._busy_at = self._last_live_at = now
@@ -154,13 +160,13 @@ class Agent:
         """Stops sampling, stores what is pending and closes all files."""
         try:
             self._machine.close()
-        except (OSError, sqlite3.Error, StoreError) as error:
+        except (OSError, StoreError) as error:
             log.warning("The last machine readings are lost: %s", error)
         try:
             self._alerting.close()
-        except (OSError, sqlite3.Error, StoreError) as error:
+        except (OSError, StoreError) as error:
             log.warning("The delivery status of the last notices is not known: %s", error)
-        with contextlib.suppress(OSError, sqlite3.Error, StoreError):
+        with contextlib.suppress(OSError, StoreError):
             self._run_settings.delete_unneeded()
         self._ingest.close()
         self._feeds.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -143,7 +142,7 @@ class Alerting:
     def _contain(self, part: str, act: Callable[[], None]) -> None:
         try:
             act()
-        except (OSError, sqlite3.Error, StoreError):
+        except (OSError, StoreError):
             raise
         except Exception:
             if part not in self._failed_parts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -164,7 +163,7 @@ class LiveDiagnosis:
     def _contain(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except (OSError, sqlite3.Error, StoreError):
+        except (OSError, StoreError):
             raise
         except Exception:
             if not self._failed:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepscope import procfs
 from stepscope.descriptors import hold
 from stepscope.devices.host.kernel_files import PROC
-from stepscope.devices.process.process_files import ProcessFiles
 from stepscope.devices.process.process_tree import ProcessTrees
-from stepscope.devices.process.processes import input_output_counts
+from stepscope.devices.process.processes import ProcessFiles, input_output_counts
 from stepscope.schema.sample import Watched
 
 if TYPE_CHECKING:
@@ -31,6 +30,16 @@ MIN_PROBE_S = 5.0
 
 MIN_BUSY_SHARE = 0.03
 """The share of one core from which a process tree is busy; the monitor's own thread takes a thousandth."""
+
+
+STALL_AVERAGE_GAPS = 3
+"""A process is stalled after so many times its average pause between records."""
+
+STALL_LONGEST_GAPS = 1.5
+"""And not before so many times its longest pause so far, as for an evaluation; start-up does not count."""
+
+BUSY_LIMITS = 10
+"""Processor use alone counts as activity for so many stall limits: waiting for a lost rank may spin."""
 
 
 class Activity(NamedTuple):
@@ -86,17 +95,6 @@ def _cpu_seconds(tree: Tree) -> dict[ProcessKey, float]:
     return {member.key: member.user_seconds + member.system_seconds for member in tree.members}
 
 
-STALL_AVERAGE_GAPS = 3
-"""A process is stalled after so many times its average pause between records."""
-
-STALL_LONGEST_GAPS = 1.5
-"""And not before so many times its longest pause so far, as for an evaluation; start-up does not count."""
-
-
-BUSY_LIMITS = 10
-"""Processor use alone counts as activity for so many stall limits: waiting for a lost rank may spin."""
-
-
 class ProcessHandle:
     """Checks repeatedly whether a process is alive, through the kernel's handle (pidfd) of it.
 
@@ -131,10 +129,7 @@ class ProcessHandle:
     def _open(self) -> None:
         try:
             self._held = hold(os.pidfd_open(self._mark.pid))
-        except (
-            AttributeError,
-            OSError,
-        ):  # an older kernel or another system, no descriptors left, or it ended
+        except (AttributeError, OSError):  # another system, an older kernel, no descriptors left, or it ended
             return
         self._ended.register(self._held.number, select.POLLIN)
 

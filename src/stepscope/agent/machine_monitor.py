@@ -11,8 +11,7 @@ import numpy as np
 from stepscope.agent.ingest.feeds import Feeds
 from stepscope.agent.own_cost import OwnCost
 from stepscope.agent.sampling import SamplerPool
-from stepscope.config.plain import from_dict
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Settings, from_dict
 from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Table
 from stepscope.schema.record import Event

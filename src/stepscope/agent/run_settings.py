@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.config.plain import recorded_alerts
-from stepscope.config.sections import Alerts
+from stepscope.config.sections import Alerts, recorded_alerts
 from stepscope.journal.folder import JournalName, files_of
 from stepscope.journal.private_settings import PrivateSettings, list_private, private_file, read_private
 from stepscope.schema.run import deciding_process, detector_options

@@ -12,7 +12,7 @@ from stepscope.agent.liveness import ProcessLiveness, cause_of_death, stall_reas
 from stepscope.errors import JournalError
 from stepscope.exporters.base import Table
 from stepscope.journal import layout
-from stepscope.journal.folder import EXIT_NOTE_SUFFIX, parse
+from stepscope.journal.folder import EXIT_NOTE_SUFFIX, number_of
 from stepscope.journal.reader import MAX_REPORTED, JournalReader
 from stepscope.journal.records import is_int64
 from stepscope.schema.record import Event
@@ -90,7 +90,7 @@ class Follower:
             for path in files:
                 self._open(path)
             # A file that another process has deleted can still be read while it is open here.
-            self.files = sorted({*files, *self._readers}, key=_number)
+            self.files = sorted({*files, *self._readers}, key=number_of)
         alive = self._liveness.is_alive()  # checked before reading: no record comes later
         self.is_here = alive is True
         self._is_dead = self._is_dead or alive is False
@@ -179,6 +179,14 @@ class Follower:
         is_open = not self.is_unknown and self.process.ended_ns is None
         return is_open and self._liveness.is_alive() is not None
 
+    def mark_stored(self) -> None:
+        """Marks in each file what the store has of it, for a writer that waits; call it after the commit."""
+        for reader, batch in self._batches:
+            if reader.path in self._finished_files and reader.is_at(reader.path):
+                reader.mark_stored()
+            elif not batch.last:
+                reader.mark_stored_so_far()
+
     def delete_stored_files(self) -> list[int]:
         """Deletes files whose every record is in the store or counted as lost; returns their ids.
 
@@ -191,7 +199,6 @@ class Follower:
                 continue
             try:
                 if reader.is_at(path):
-                    reader.mark_stored()
                     path.unlink(missing_ok=True)
                     # If another process has deleted the file, the writer may write a copy with the same id.
                     deleted_ids.append(reader.file_id)
@@ -342,10 +349,9 @@ class Follower:
         before = self.process
         if is_int64(opening.get(layout.PREVIOUS)):
             self._previous_ids.add(opening[layout.PREVIOUS])
-        if before.ended_ns is not None:
-            # Its exec of another program failed, or that program records too.
-            before.status, before.reason, self._has_end = "running", "", False
         self.process = process_from_opening(self._name, before, opening)
+        if before.ended_ns is not None and self.process.ended_ns is None:
+            self._has_end = False
         self._store.put_process(self.process)
         if not before.facts:
             self._liveness.close()
@@ -392,9 +398,3 @@ class Follower:
     def _labels(self) -> tuple[str, str, int, str]:
         process = self.process
         return process.run_id, process.segment, process.rank, process.host
-
-
-def _number(path: Path) -> int:
-    """The number of a file within the journal of its process."""
-    name = parse(path)
-    return -1 if name is None else name.number

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from stepscope.agent.ingest.follower import Follower
 from stepscope.agent.ingest.known_processes import mark_of
 from stepscope.agent.ingest.set_aside import SetAsideJournals
 from stepscope.agent.liveness import ProcessLiveness
-from stepscope.errors import StoreError
+from stepscope.errors import StoreError, StoreUnavailable
 from stepscope.journal.folder import JournalName, Listing, journals_of, list_folder
 from stepscope.journal.folder_cache import FolderCache
 
@@ -112,6 +111,8 @@ class Ingest:
                     self._store_follower(follower)
             self._deleted_ids = []
         self._drop_failed()
+        for follower in self._followers.values():
+            follower.mark_stored()
         if updated or has_new:
             self._feeds.deliver()
             self._feeds.end_round()
@@ -254,7 +255,5 @@ class Ingest:
 
 def _raise_if_store_unavailable(error: Exception) -> None:
     """Raises an error that is not the journal's fault: a store that cannot be written, as on a full disk."""
-    if isinstance(error, sqlite3.OperationalError) or (
-        isinstance(error, StoreError) and isinstance(error.__cause__, sqlite3.OperationalError)
-    ):
+    if isinstance(error, StoreUnavailable):
         raise error

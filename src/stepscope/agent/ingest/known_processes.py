@@ -40,7 +40,12 @@ def placeholder_process(name: JournalName) -> Process:
 
 
 def process_from_opening(name: JournalName, before: Process, opening: Mapping[str, Any]) -> Process:
-    """Makes a process from its opening record, with what was known about it before."""
+    """Makes a process from its opening record, with what was known about it before.
+
+    One that had ended records again if an exec of another program failed, or that program records too. But
+    a file that was written again, because its folder was deleted, may be read after a later one.
+    """
+    is_later = before.ended_ns is not None and opening["time"] > before.ended_ns
     return Process(
         run_id=name.run_id,
         name=opening["run"],
@@ -52,8 +57,10 @@ def process_from_opening(name: JournalName, before: Process, opening: Mapping[st
         pid=name.pid,
         role=opening["role"],
         started_ns=before.started_ns or opening["started_ns"],
-        status=before.status,
-        reason=before.reason,
+        status="running" if is_later else before.status,
+        reason="" if is_later else before.reason,
+        exit_code=None if is_later else before.exit_code,
+        ended_ns=None if is_later else before.ended_ns,
         last_ns=before.last_ns,
         dropped=before.dropped,
         lost=before.lost,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope.agent.process.attend import catch_up
 from stepscope.errors import StoreError
 from stepscope.schema.keys import LOSS_KEYS, STEP_SECONDS
-from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteReader
+from stepscope.store.open import has_store, open_reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +18,9 @@ def last_step(folder: Path, run_id: str) -> int | None:
     """The number of the last step that a run has recorded; None where it has none."""
     with contextlib.suppress(StoreError):  # the journals cannot be stored: use what is in the store
         catch_up(folder)
-    if not database(folder).exists():
+    if not has_store(folder):
         return None
-    reader = SqliteReader(database(folder))
+    reader = open_reader(folder)
     try:
         last_steps = {info.key: info.last_step for info in reader.keys(run_id) if info.last_step is not None}
     finally:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import sqlite3
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.agent.process.report import explain_error
-from stepscope.errors import JournalError
+from stepscope.errors import JournalError, StoreError
 from stepscope.journal.layout import clean
 from stepscope.store.base import SetAside
-from stepscope.store.connecting import DAMAGED_SUFFIX
-from stepscope.store.place import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,19 +53,16 @@ class SetAsideJournals:
         """The path of each file id; ids are random, so that only a copy has the id of another file."""
         self._stored: set[int] = set()
         self._saved = {note.path: note for note in store.set_aside()}
-        self._damaged_log_note = self._find_damaged_log()
+        self._damage_notes = dict(map(self._note_damage, store.damaged_copies()))
 
-    def _find_damaged_log(self) -> dict[str, SetAside]:
-        """The copy of a damaged write-ahead log: it is listed for as long as it exists."""
-        copy = database(self._folder).with_name(f"{database(self._folder).name}-wal{DAMAGED_SUFFIX}")
-        if not copy.exists():
-            return {}
+    def _note_damage(self, copy: Path) -> tuple[str, SetAside]:
+        """A note on the copy of a damaged part of the store: it is listed for as long as it exists."""
         name = clean(os.path.relpath(copy, self._folder))
         reason = "the newest transactions of the store were damaged or cut off, and records in them are lost"
         advice = f"Restore the store from a copy, or delete {clean(copy)}."
         earlier = self._saved.get(name)
         since_ns = self._now_ns() if earlier is None else earlier.since_ns
-        return {name: SetAside(name, reason, advice, since_ns)}
+        return name, SetAside(name, reason, advice, since_ns)
 
     def add(self, path: Path, error: Exception) -> None:
         """Sets a file, or a folder of files, aside until a pause is over."""
@@ -131,7 +125,7 @@ class SetAsideJournals:
     def save(self) -> None:
         """Stores the list of what is set aside, where it has changed."""
         notes = {problem.note.path: problem.note for problem in self._problems.values()}
-        notes |= self._damaged_log_note
+        notes |= self._damage_notes
         if notes != self._saved:
             with self._store.transaction():
                 self._store.put_set_aside(notes.values())
@@ -149,8 +143,8 @@ def explain(path: Path, error: Exception) -> tuple[str, str]:
             f"no permission to read or delete it (owner: uid {_owner(path)})",
             "Its owner can read it in with: stepscope runs. Or allow others to read it: chmod -R a+rX",
         )
-    if isinstance(error, sqlite3.Error):
-        return f"the database refused it: {error}", "See: stepscope doctor"
+    if isinstance(error, StoreError):
+        return f"the store refused it: {clean(error).rstrip('.')}", "See: stepscope doctor"
     if isinstance(error, OSError):
         code = errno.errorcode.get(error.errno or 0, "")
         return f"it cannot be read: {error.strerror} ({code})", "It is retried. Check the disk."

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -17,26 +16,27 @@ from typing import IO, TYPE_CHECKING
 from stepscope import procfs
 from stepscope.agent.agent import Agent
 from stepscope.agent.ingest.ingest import Ingest
-from stepscope.agent.process.election import AgentLock, OpenedStore, agent_pid
+from stepscope.agent.process.election import AgentLock, agent_pid
 from stepscope.agent.process.report import explain_error
 from stepscope.agent.process.wake import wake
 from stepscope.agent.run_settings import RunSettingsRegistry
-from stepscope.config.plain import from_dict
+from stepscope.config.sections import from_dict
 from stepscope.errors import StoreError, StoreLocked
 from stepscope.journal.folder import journals_of, list_folder, list_journals, parse
 from stepscope.journal.layout import HEADER_BYTES
 from stepscope.journal.private_settings import list_private
 from stepscope.journal.reader import written_so_far
-from stepscope.store.place import database
-from stepscope.store.sqlite import SqliteReader, SqliteStore
+from stepscope.store.open import empty_store, has_store, open_reader, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.config.sections import Settings
+    from stepscope.store.base import Reader, Store
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
-CATCH_UP_S = 10.0
+MAX_WAIT_S = 10.0
+"""How long a reader waits for an agent that stores nothing."""
 ELECTION_S = 2.0
 MAX_LOCK_WAIT_S = 30.0
 """How long a new agent tries to get the lock: readers that poll a store may hold it repeatedly."""
@@ -45,24 +45,27 @@ MAX_LOCK_WAIT_S = 30.0
 def attend(folder: Path, settings: Settings, should_stop: Callable[[], bool] = lambda: False) -> None:
     """Runs as the agent of a folder until its last run has ended."""
     with AgentLock(folder) as lock:
-        store = SqliteStore(database(folder))
-        opened = OpenedStore(lock, store.path)
-        agent = Agent(folder, store, settings, is_in_place=opened.is_in_place)
+        store = open_store(folder)
+        agent = Agent(folder, store, settings, is_in_place=lambda: _is_in_place(lock, store))
         try:
             agent.run(should_stop)
         finally:
             agent.close()
-            _close(store, opened)
+            _close(store, lock)
 
 
-def _close(store: SqliteStore, opened: OpenedStore) -> None:
-    """Closes a store; leaves it open for good where another one is at its path by now.
+def _is_in_place(lock: AgentLock, store: Store) -> bool:
+    """Whether lock and store are still those of the folder; raises OSError where that is unknown.
 
-    When SQLite closes a database it deletes the write-ahead log by its path: that would be the log of the
-    other database, with its newest transactions.
+    A folder that was deleted, moved or replaced has another agent: this one must touch nothing in it.
     """
+    return lock.is_in_place() and store.is_in_place()
+
+
+def _close(store: Store, lock: AgentLock) -> None:
+    """Closes a store; leaves it open for good where another one is in its place by now."""
     with contextlib.suppress(OSError):
-        if opened.is_in_place():
+        if _is_in_place(lock, store):
             store.close()
             return
     store.leave_open()
@@ -89,7 +92,7 @@ def catch_up(folder: Path) -> None:
             time.sleep(0.01)
             continue
         except OSError as error:
-            if database(folder).exists():
+            if has_store(folder):
                 return
             raise StoreError(
                 f"Runs are waiting in {journals_of(folder)} and cannot be stored: {explain_error(error)}"
@@ -101,52 +104,62 @@ def catch_up(folder: Path) -> None:
 
 
 def _ingest_all(folder: Path, lock: AgentLock) -> None:
-    store = SqliteStore(database(folder))
-    opened = OpenedStore(lock, store.path)
-    ingest = Ingest(folder, store, is_in_place=opened.is_in_place)
-    deadline = time.monotonic() + CATCH_UP_S
+    store = open_store(folder)
+    ingest = Ingest(folder, store, is_in_place=lambda: _is_in_place(lock, store))
+    unread = _Unread(folder)
     rounds = 2  # the first reads who wrote a journal, the second checks whether that process is alive
     try:
-        while rounds and time.monotonic() < deadline:
-            if not ingest.tick():
+        while rounds:
+            # A process that goes on writing could be behind forever.
+            if not ingest.tick() or not unread.is_being_stored(store):
                 rounds -= 1
         RunSettingsRegistry(folder, store).delete_unneeded()
-    except sqlite3.Error as error:
-        raise StoreError(f"The store in {folder} cannot take in the journals: {error}.") from error
     finally:
         ingest.close()
-        _close(store, opened)
+        _close(store, lock)
 
 
 def _wait_for_agent(folder: Path) -> None:
     """Waits until the agent has read each journal as far as it was written at the start of the wait."""
-    written = {path: written_so_far(path) for _, path in list_journals(folder)}
-    goals = {path: goal for path, goal in written.items() if goal.end > HEADER_BYTES}
-    deadline = time.monotonic() + CATCH_UP_S
+    unread = _Unread(folder)
     wake(folder)
-    while goals and time.monotonic() < deadline:
-        progress, set_aside = _progress(folder)
-        goals = {
+    while unread.files:
+        try:
+            reader = open_reader(folder)
+        except StoreError:  # not created yet
+            reader = empty_store()
+        with contextlib.closing(reader):
+            if not unread.is_being_stored(reader):
+                return
+        time.sleep(0.01)
+
+
+class _Unread:
+    """The part of a folder's journals that is not stored yet, as far as they were written at one time."""
+
+    def __init__(self, folder: Path) -> None:
+        written = {path: written_so_far(path) for _, path in list_journals(folder)}
+        self.files = {path: goal for path, goal in written.items() if goal.end > HEADER_BYTES}
+        """The files, each with the length that is to be stored."""
+        self._folder = folder
+        self._stored: dict[Path, int] = {}
+        self._deadline = time.monotonic() + MAX_WAIT_S
+
+    def is_being_stored(self, reader: Reader) -> bool:
+        """Whether there is an unread part, and the store grew by some of it in the last seconds."""
+        offsets = reader.progress_of_all()
+        set_aside = {self._folder / note.path for note in reader.set_aside()}
+        self.files = {
             path: goal
-            for path, goal in goals.items()
+            for path, goal in self.files.items()
             if path.exists()
             and set_aside.isdisjoint((path, path.parent))
-            and (progress.get(goal.file_id, 0) < goal.end or _is_orphan(path))
+            and (offsets.get(goal.file_id, 0) < goal.end or _is_orphan(path))
         }
-        if goals:
-            time.sleep(0.01)
-
-
-def _progress(folder: Path) -> tuple[dict[int, int], set[Path]]:
-    """How far each journal file is stored, and which files are set aside and need no wait."""
-    try:
-        reader = SqliteReader(database(folder))
-    except StoreError:  # not created yet
-        return {}, set()
-    try:
-        return reader.progress_of_all(), {folder / note.path for note in reader.set_aside()}
-    finally:
-        reader.close()
+        stored = {path: offsets.get(goal.file_id, 0) for path, goal in self.files.items()}
+        if stored != self._stored:
+            self._stored, self._deadline = stored, time.monotonic() + MAX_WAIT_S
+        return bool(self.files) and time.monotonic() < self._deadline
 
 
 def _is_orphan(path: Path) -> bool:

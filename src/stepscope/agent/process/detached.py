@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from stepscope.agent.process.election import agent_pid
 from stepscope.agent.process.report import explain_error, own_report, write_report
 from stepscope.config.find import STARTED_VARIABLE
-from stepscope.config.plain import to_dict
+from stepscope.config.sections import to_dict
 from stepscope.descriptors import hold
 from stepscope.errors import StepscopeError
 from stepscope.filesystem import open_regular

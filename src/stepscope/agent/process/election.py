@@ -69,21 +69,6 @@ class AgentLock:
         self.release()
 
 
-class OpenedStore:
-    """Checks whether the lock and the database at their paths are still those that the agent has open.
-
-    A folder that was deleted, moved or replaced has another agent: this one must touch nothing in it.
-    """
-
-    def __init__(self, lock: AgentLock, database: Path) -> None:
-        self._lock, self._database = lock, database
-        self._opened = database.stat()
-
-    def is_in_place(self) -> bool:
-        """Whether both are unchanged; raises OSError where that is unknown."""
-        return self._lock.is_in_place() and _is_at(self._database, self._opened)
-
-
 def _is_at(path: Path, opened: os.stat_result) -> bool:
     try:
         return os.path.samestat(opened, path.stat())

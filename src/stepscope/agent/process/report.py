@@ -9,13 +9,14 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from stepscope.filesystem import open_regular, read_regular
+from stepscope.errors import StoreDamaged
+from stepscope.filesystem import atomic_file, open_regular, read_regular
 from stepscope.journal.layout import VERSION
 from stepscope.version import __version__
 
 REPORT_NAME = "agent.json"
 
-_DISTRIBUTIONS = {"yaml": "pyyaml", "pynvml": "nvidia-ml-py"}
+_DISTRIBUTIONS = {"yaml": "pyyaml"}
 """Packages whose name on PyPI differs from their import name."""
 
 
@@ -42,10 +43,9 @@ def own_report(trouble: str = "") -> AgentReport:
 def write_report(folder: Path, report: AgentReport) -> None:
     """Writes a report into a folder; does nothing where it cannot be written."""
     text = json.dumps(asdict(report))
-    beside = folder / f".{REPORT_NAME}.{report.pid}"
     try:
-        beside.write_text(text)
-        beside.replace(folder / REPORT_NAME)
+        with atomic_file(folder / REPORT_NAME) as temporary:
+            temporary.write_text(text)
     except OSError:
         # A folder that takes no new file, such as a read-only one, may still have the earlier file.
         with contextlib.suppress(OSError):
@@ -78,9 +78,7 @@ def explain_error(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if not type(error).__module__.startswith("stepscope."):
         return f"{type(error).__name__}: {text}. See agent.log in the store folder."
-    if (
-        type(error.__cause__).__name__ == "DatabaseError"
-    ):  # importing sqlite3 for the check would slow every training down
+    if isinstance(error, StoreDamaged):
         return f"{text} Move that file away to begin a new store."
     return text
 

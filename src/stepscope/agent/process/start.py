@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from stepscope.agent.process.detached import AGENT_MODULE, open_log, start_process
 from stepscope.agent.process.election import agent_pid
 from stepscope.agent.process.report import explain_error, read_report
+from stepscope.journal.folder import ALL, stored_so_far
 from stepscope.journal.layout import VERSION
 from stepscope.procfs import is_stopped
 from stepscope.store.place import database, point_to
@@ -194,19 +195,20 @@ def wait_until_read(
     nudge: Callable[[], None],
     trouble: Callable[[float], str],
 ) -> bool:
-    """Waits until an agent has stored and deleted files; False after `patience_s` without progress.
+    """Waits until an agent has stored and deleted files; False after `patience_s` in which it stored nothing.
 
-    It also stops when `trouble`, called with the seconds without progress, returns a message.
+    It also stops when `trouble`, called with the seconds without progress, returns a message. A file that is
+    stored is deleted after a diagnosis and exports, for which it waits `patience_s` at most.
     """
-    waiting: set[Path] = set()
+    waiting: set[tuple[Path, int]] = set()
     since = time.monotonic()
     pause = 0.002
-    while left := set(unread_files()):
+    while left := {(path, stored_so_far(path)) for path in unread_files()}:
         if left != waiting:
             waiting, since = left, time.monotonic()
         waited_s = time.monotonic() - since
         if waited_s > patience_s or trouble(waited_s):
-            return False
+            return all(stored == ALL for _, stored in left)
         nudge()
         select.select([], [], [], pause)  # unlike time.sleep, not affected by clock changes
         pause = min(pause * 1.5, 0.05)
