@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 
 import stepscope
-from tests import long_tests
 from tests.attack.outcomes import table
 
 # A job that is started in the background or by nohup ignores some signals, and so would all it starts.
@@ -24,19 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# The same examples each time here; make test-all draws fresh ones and prints how to repeat a failure.
+# The same examples each time; HYPOTHESIS_PROFILE=fresh draws others and prints how to repeat a failure.
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the long tests, which `make test` leaves to CI and `make test-all`."""
-    names = long_tests.listed()
-    for item in items:
-        if item.nodeid.partition("[")[0] in names:
-            item.add_marker("long")
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +36,12 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("STEPSCOPE_") or name in {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}:
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Monitors start no agent, which takes a third of a second each; whoever reads does its work."""
+    monkeypatch.setenv("STEPSCOPE_AGENT__MODE", "none")
 
 
 @pytest.fixture
@@ -88,7 +84,7 @@ def run_script(start: Script) -> Callable[..., subprocess.CompletedProcess[str]]
 
     def run(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         process = start(code, *arguments, **options)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=400)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run
@@ -96,9 +92,9 @@ def run_script(start: Script) -> Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], object]], None]:
-    """Waits for something another process brings about; fails after half a minute."""
+    """Waits for something another process brings about; fails after two minutes."""
 
-    def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

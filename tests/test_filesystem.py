@@ -1,10 +1,11 @@
-"""The kind of file system of any path is read from the system's list of mounts."""
+"""The type of a file system is read from the list of mounts; files are written whole or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from stepscope.filesystem import is_network, keeps_reserved_space, kind_of
+from stepscope.filesystem import atomic_file, is_network, keeps_reserved_space, kind_of, write_once
 
 LINE = "36 35 98:0 /part {point} rw,noatime master:1 - {kind} /dev/some rw,errors=continue"
 
@@ -105,3 +106,46 @@ def test_local_file_systems_keep_what_was_reserved(kind):
 def test_a_disk_that_copies_on_write_is_local_but_keeps_no_reserve(kind):
     assert not is_network(kind)
     assert not keeps_reserved_space(kind)
+
+
+def test_a_replaced_file_has_its_new_content_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text("old")
+    with atomic_file(path) as temporary:
+        assert temporary.parent == tmp_path
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_keeps_its_content_if_the_new_one_could_not_be_written(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError), atomic_file(path) as temporary:
+        temporary.write_text("ne\ud800", encoding="utf-8")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_replaced_file_has_the_permissions_that_were_asked_for(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o644)
+    before = os.umask(0o277)
+    try:
+        with atomic_file(path, 0o600) as temporary:
+            assert temporary.stat().st_mode & 0o777 == 0o600
+            temporary.write_text("new")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_is_created_once_with_its_whole_content(tmp_path):
+    path = tmp_path / "claim"
+    assert write_once(path, b"first", 0o600)
+    assert not write_once(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]

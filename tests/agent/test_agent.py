@@ -21,9 +21,8 @@ from stepscope.agent.process.attend import catch_up
 from stepscope.agent.process.election import AgentLock, agent_pid
 from stepscope.agent.process.start import ensure_agent
 from stepscope.agent.process.wake import wake
-from stepscope.config.plain import to_dict
 from stepscope.config.sections import Agent as AgentSettings
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Settings, to_dict
 from stepscope.errors import StoreError
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName, list_journals
@@ -274,6 +273,7 @@ def test_an_agent_applies_retention_when_it_begins(folder: Path, store: SqliteSt
     assert len(store.runs()) == 1
 
 
+@pytest.mark.slow
 def test_an_agent_started_by_hand_ends_when_idle_and_frees_the_store(folder: Path) -> None:
     writer_for(folder).close({"status": "finished", "reason": ""})
     settings = Settings(agent=AgentSettings(linger_s=0))
@@ -281,7 +281,7 @@ def test_an_agent_started_by_hand_ends_when_idle_and_frees_the_store(folder: Pat
         [sys.executable, "-c", "from stepscope.agent.process.attend import main; main()"],
         input=json.dumps({"folder": str(folder), "settings": to_dict(settings)}),
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert result.returncode == 0

@@ -21,11 +21,14 @@ from stepscope.agent.process.report import REPORT_NAME, own_report, read_report,
 from stepscope.agent.process.start import older_agent
 from stepscope.cli.checks import store_checks
 from stepscope.config.sections import Settings
-from stepscope.errors import StoreError
+from stepscope.errors import StoreError, StoreUnavailable
 from stepscope.journal import layout
 from stepscope.journal.folder import list_journals
 from stepscope.store.sqlite import SqliteStore
 from tests.journal.writing import writer_for
+
+MAX_WAIT_S = 12
+"""Less than the time for which a training waits for an agent that works, with room for a busy machine."""
 
 TRAINING = """
     import time, stepscope
@@ -69,7 +72,7 @@ def test_training_reports_once_why_the_agent_cannot_work_and_does_not_wait(
     prepare(folder)
     result = run_script(TRAINING)
     assert result.returncode == 0
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < MAX_WAIT_S
     assert result.stderr.count("\n") == 1, result.stderr
     assert TROUBLES[prepare] in result.stderr
     assert f"The records are safe in {folder / 'journal'}" in result.stderr
@@ -79,6 +82,7 @@ def test_training_reports_once_why_the_agent_cannot_work_and_does_not_wait(
     assert TROUBLES[prepare].split(".")[0] in check.found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["process", "thread"])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     mode: str, folder: Path, tmp_path: Path, run_script
@@ -90,7 +94,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     environment = {"PYTHONPATH": str(tmp_path / "hidden"), "STEPSCOPE_AGENT__MODE": mode}
     result = run_script(TRAINING, environment=environment)
     assert result.returncode == 0
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < MAX_WAIT_S
     assert result.stderr.count("\n") == 1, result.stderr
     assert "the package zstandard is missing. Install it with: " in result.stderr
     assert "pip install zstandard" in result.stderr
@@ -121,7 +125,7 @@ def test_an_exception_in_a_running_agent_is_reported_while_training_goes_on(
     )
     result = run_script(TRAINING, environment={"PYTHONPATH": str(tmp_path / "broken")})
     assert result.returncode == 0
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < MAX_WAIT_S
     assert result.stderr.count("\n") == 1, result.stderr
     assert "RuntimeError: planted failure. See agent.log" in result.stderr
     assert len(stepscope.open_store(folder).run("run").series("loss")) == 20
@@ -136,9 +140,11 @@ def test_an_agent_that_can_work_again_takes_its_complaint_back(
     with monkeypatch.context() as patch:
 
         def refuse() -> None:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise StoreUnavailable("database or disk is full")
 
         patch.setattr(store, "transaction", refuse)
+        agent.tick()
+        assert read_report(folder) is None, "a moment is no trouble"
         agent.tick()
         assert "database or disk is full" in read_report(folder).trouble
     agent.tick()
@@ -187,7 +193,7 @@ def test_a_reader_does_not_wait_for_a_journal_of_a_newer_version(folder: Path) -
     with AgentLock(folder):
         began = time.monotonic()
         catch_up(folder)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 8  # a reader waits 10 s for an agent that works
     writer.close(None)
 
 
@@ -217,6 +223,7 @@ def test_an_agent_of_an_older_version_is_named_with_what_to_restart(report: str,
         assert store_checks.check_agent(folder, Settings()).remedy == said
 
 
+@pytest.mark.slow
 def test_training_reports_that_its_agent_cannot_read_its_journals(start, folder: Path, run_script) -> None:
     holder = start(
         """
@@ -234,7 +241,7 @@ def test_training_reports_that_its_agent_cannot_read_its_journals(start, folder:
     )
     holder.stdout.readline()
     result = run_script(TRAINING)
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < MAX_WAIT_S
     assert result.stderr.count("\n") == 1, result.stderr
     assert f"process {holder.pid}, is stepscope 0.0.9" in result.stderr
     holder.kill()
@@ -274,7 +281,7 @@ def test_an_interpreter_that_cannot_start_is_named_with_its_exit_code_and_not_wa
 ) -> None:
     result = run_script(NOT_PYTHON, "python-wrapper", cwd=tmp_path)
     assert result.returncode == 0
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < MAX_WAIT_S
     assert result.stderr.count("\n") == 1, result.stderr
     assert "python-wrapper ended with exit code 3 before it had begun" in result.stderr
     assert f"See {folder / 'agent.log'}" in result.stderr
@@ -337,6 +344,7 @@ def test_a_training_that_waits_for_all_its_children_does_not_wait_for_the_agent(
     assert read("parent").status == "finished"
 
 
+@pytest.mark.slow
 def test_a_stopped_agent_is_named_with_the_command_that_lets_it_go_on(folder: Path, run_script, read) -> None:
     result = run_script(
         """
@@ -354,7 +362,7 @@ def test_a_stopped_agent_is_named_with_the_command_that_lets_it_go_on(folder: Pa
         """
     )
     seconds, agent = result.stdout.split()
-    assert float(seconds) < 8
+    assert float(seconds) < MAX_WAIT_S
     assert f"process {agent}, is stopped. Resume it with: kill -CONT {agent}" in result.stderr
     assert len(read("run").series("loss")) == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from stepscope.agent.live_diagnosis import LiveDiagnosis
 from stepscope.analysis.diagnose import Diagnostician
 from stepscope.config.sections import Settings
+from stepscope.errors import StoreUnavailable
 from stepscope.exporters.base import Table
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -214,11 +214,11 @@ def test_a_failure_is_said_once_and_goes_no_further(bench, monkeypatch, caplog) 
 
 def test_what_the_disk_is_to_blame_for_is_left_to_the_agent(bench, monkeypatch) -> None:
     def full(*_):
-        raise sqlite3.OperationalError("database or disk is full")
+        raise StoreUnavailable("database or disk is full")
 
     one = bench()
     monkeypatch.setattr(Diagnostician, "diagnose", full)
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(StoreUnavailable):
         one.log(0.01)
 
 

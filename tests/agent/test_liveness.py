@@ -81,6 +81,7 @@ def test_a_training_is_stalled_a_minute_after_its_work_has_ended(training: Train
     assert 55 <= stalled.index(True) <= 70
 
 
+@pytest.mark.slow
 def test_a_processor_that_spins_is_not_believed_for_ever(training: Training) -> None:
     stalled = training.silent_seconds(900, used=1.0)
     assert 600 <= stalled.index(True) <= 680

@@ -11,9 +11,8 @@ from stepscope import plugins
 from stepscope.agent import machine_monitor
 from stepscope.agent.machine_monitor import MachineMonitor
 from stepscope.agent.sampling import SamplerPool
-from stepscope.config.plain import to_dict
 from stepscope.config.sections import Sampler as SamplerSettings
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Settings, to_dict
 from stepscope.errors import StepscopeError
 from stepscope.samplers.base import Sampler
 from stepscope.schema.run import Process

@@ -133,7 +133,13 @@ def test_samplers_are_paused_while_no_run_needs_them_and_resume_with_the_next(po
     all_of = poll(only=sampler)
     until(lambda: sampler.polls > 2)
     all_of.configure({}, ())
-    time.sleep(0.05)  # the poll in hand ends
+
+    def is_resting() -> bool:
+        polls = sampler.polls
+        time.sleep(0.1)
+        return sampler.polls == polls
+
+    until(is_resting)
     resting = sampler.polls
     time.sleep(0.1)
     assert sampler.polls == resting

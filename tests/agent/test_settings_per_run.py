@@ -103,6 +103,7 @@ def open_findings(folder: Path, run: str) -> set[str]:
     return {finding["id"] for finding in stepscope.open_store(folder).run(run).findings() if finding["open"]}
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_agent_have_each_their_own_rules_channels_exporters_and_detectors(
     start, folder: Path, tmp_path: Path, receiver: Receiver, until
 ) -> None:
@@ -130,6 +131,7 @@ def test_two_runs_of_one_agent_have_each_their_own_rules_channels_exporters_and_
     assert [path.name for path in second.home.iterdir()] == ["stepscope.yaml"]
 
 
+@pytest.mark.slow
 def test_a_run_without_settings_gets_nothing_of_the_run_that_started_the_agent(
     start, folder: Path, tmp_path: Path, until
 ) -> None:
@@ -148,6 +150,7 @@ def test_a_run_without_settings_gets_nothing_of_the_run_that_started_the_agent(
     assert len(list((first.home / "metrics").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_is_followed_by_one_that_goes_by_the_same_settings(
     start, folder: Path, tmp_path: Path, receiver: Receiver, until
 ) -> None:
@@ -167,6 +170,7 @@ def test_an_agent_that_is_killed_is_followed_by_one_that_goes_by_the_same_settin
     assert not (second.home / "metrics").exists()
 
 
+@pytest.mark.slow
 def test_a_notice_of_a_run_that_has_ended_is_delivered_by_the_agent_of_a_later_one(
     start, folder: Path, tmp_path: Path, receiver: Receiver, until
 ) -> None:
@@ -184,6 +188,7 @@ def test_a_notice_of_a_run_that_has_ended_is_delivered_by_the_agent_of_a_later_o
     later.end()
 
 
+@pytest.mark.slow
 def test_secrets_are_in_a_file_of_their_owner_while_the_run_goes_on_and_nowhere_after_it(
     start, folder: Path, tmp_path: Path, receiver: Receiver, until
 ) -> None:

@@ -14,6 +14,8 @@ from stepscope.devices.scripted import h200, idle, to_line, working
 from stepscope.reading import Run
 from tests.devices.scripted_samples import IDLE
 
+pytestmark = pytest.mark.slow
+
 RECORDING = Path(__file__).parents[1] / "recordings" / "h200_matmul.jsonl"
 H200 = "GPU-4e0800b5-0000-0000-0000-000000000000"
 
@@ -124,7 +126,7 @@ def test_a_sampler_that_is_switched_off_reads_nothing(train: Train) -> None:
 def test_a_recording_that_cannot_be_played_is_named_and_costs_the_gpus_alone(
     train: Train, tmp_path: Path
 ) -> None:
-    run = train(tmp_path / "nowhere.jsonl", steps=100)
+    run = train(tmp_path / "nowhere.jsonl")
     (told,) = [event.fields["text"] for event in run.events("notice") if "recording" in event.fields["text"]]
     assert "nowhere.jsonl cannot be played: FileNotFoundError" in told
     assert any(info.key == "memory/used_bytes" for info in run.machine_keys())

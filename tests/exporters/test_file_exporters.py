@@ -80,6 +80,7 @@ def assert_same(found, rows):
         assert all(map(same, one, other))
 
 
+@pytest.mark.slow
 @given(tables())
 def test_csv_round_trips_keys_and_values(table):
     run, keys, rows = table
@@ -118,6 +119,7 @@ def assert_same_objects(objects, table):
     assert_same(read_values, rows)
 
 
+@pytest.mark.slow
 @given(tables())
 def test_parquet_round_trips_keys_and_values(table):
     import pyarrow.parquet

@@ -334,6 +334,7 @@ WATCHED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loop", "filled"),
     [
@@ -387,6 +388,7 @@ STOPS_THE_AGENT = """
 """
 
 
+@pytest.mark.slow
 def test_a_terminated_agent_writes_waiting_lines_and_the_next_continues(run_script, tmp_path: Path) -> None:
     result = run_script(STOPS_THE_AGENT, tmp_path / "logs")
     assert result.returncode == 0, result.stderr

@@ -45,6 +45,7 @@ def bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(
@@ -208,6 +209,7 @@ def test_the_wall_clock_may_jump_but_recorded_time_does_not(folder: Path) -> Non
     assert (np.diff(rows.times) == 1000).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="needs faketime; .ci/run installs it")
 @pytest.mark.parametrize("jump", ["+1d", "-1d", "-3600"])
 def test_a_run_under_a_jumping_clock_has_steps_in_order_and_no_negative_time(

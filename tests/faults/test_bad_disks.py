@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope.config.plain import to_dict
-from stepscope.config.sections import Settings
+from stepscope.config.sections import Settings, to_dict
 from stepscope.journal.folder import list_journals
 
 STRACE = shutil.which("strace")
@@ -84,6 +83,7 @@ def test_a_full_disk_never_stops_training_and_logging_resumes_when_there_is_spac
     assert run.status == "finished"
 
 
+@pytest.mark.slow
 def test_the_agent_waits_for_space_and_loses_nothing(small_disk: Path, run_script) -> None:
     result = run_script(
         """
@@ -163,6 +163,7 @@ def test_a_folder_that_cannot_be_made_lets_training_run(obstacle: str, tmp_path:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_script) -> None:
     result = run_script(
         """
@@ -209,6 +210,7 @@ def test_any_refusal_of_the_file_system_is_survived_and_named(
     assert result.stderr.count("The journal cannot be written") == 1
 
 
+@pytest.mark.slow
 @needs_strace
 def test_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until, folder: Path) -> None:
     trainer = start(
@@ -247,8 +249,8 @@ def test_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until, f
     until(lambda: len({path for _, path in list_journals(folder)} - {journal}) == 1)
     for _ in range(20):
         trainer.stdin.write("\n")
-    _, err = trainer.communicate(timeout=30)
-    agent.wait(timeout=30)
+    _, err = trainer.communicate(timeout=120)
+    agent.wait(timeout=120)
 
     assert trainer.returncode == 0
     assert "could not be synced to disk" in err

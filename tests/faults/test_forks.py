@@ -31,6 +31,7 @@ WORKERS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_loader_workers_log_into_their_own_journals(method: str, tmp_path, start, read) -> None:
     script = tmp_path / "train.py"
@@ -54,6 +55,7 @@ def test_loader_workers_log_into_their_own_journals(method: str, tmp_path, start
     assert roles.count("worker") == 8
 
 
+@pytest.mark.slow
 def test_two_hundred_forks_while_threads_log_and_files_roll(run_script, read) -> None:
     result = run_script(
         """
@@ -93,15 +95,17 @@ def test_two_hundred_forks_while_threads_log_and_files_roll(run_script, read) ->
     assert run.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_child_that_logs_nothing_leaves_nothing(run_script, read) -> None:
     result = run_script(
         """
         import os, sys, stepscope
         with stepscope.TrainingMonitor(run="silent") as monitor:
             monitor.log({"loss": 1.0})
-            if os.fork() == 0:
+            child = os.fork()
+            if child == 0:
                 sys.exit(3)
-            os.wait()
+            os.waitpid(child, 0)
             monitor.log({"loss": 2.0})
         """
     )
@@ -136,7 +140,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawn", "forkserver"))]
+)
 @pytest.mark.parametrize(
     "words",
     [
@@ -172,6 +178,7 @@ def test_workers_that_import_the_script_again_begin_no_run_of_their_own(
         assert len(segment.processes) == 1
 
 
+@pytest.mark.slow
 def test_a_training_in_a_spawned_process_is_a_run_where_its_parent_records_nothing(
     tmp_path, folder, start
 ) -> None:
@@ -192,6 +199,6 @@ def test_a_training_in_a_spawned_process_is_a_run_where_its_parent_records_nothi
     process = start(
         "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", script
     )
-    assert process.communicate(timeout=60)[1] == ""
+    assert process.communicate(timeout=120)[1] == ""
     run = stepscope.open_store(folder).run("rank")
     assert (run.status, run.segments[0].processes[0].role) == ("finished", "rank")

@@ -62,6 +62,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapping", ["always", "never"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_how_it_ended_and_what_was_lost_is_known_once_there_is_room_again(
@@ -83,6 +84,7 @@ def test_how_it_ended_and_what_was_lost_is_known_once_there_is_room_again(
     assert not list((small_disk / "store" / "journal").rglob("*.words"))
 
 
+@pytest.mark.slow
 def test_an_agent_that_runs_along_reports_the_end_when_there_is_room_again(
     small_disk: Path, run_script: Callable[..., subprocess.CompletedProcess[str]], until
 ) -> None:

@@ -88,6 +88,7 @@ def test_ten_thousand_steps_before_a_kill_are_all_read_back(
     assert re.search(r"process \d+ was killed \(no error message\)", run.reason)
 
 
+@pytest.mark.slow
 @rounds(8, 200)
 def test_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
     times: int, start, until, folder: Path
@@ -123,7 +124,7 @@ def test_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
             if agent is not None:  # one that waited too long for a trainer to begin has gone by itself
                 os.kill(agent, signal.SIGKILL)
         until(lambda: agent_pid(folder) is None)
-    trainer.communicate(timeout=30)
+    trainer.communicate(timeout=120)
     assert trainer.returncode == 0
 
     run = stepscope.open_store(folder).run("exactly-once")
@@ -131,6 +132,7 @@ def test_every_record_is_ingested_exactly_once_however_often_the_agent_dies(
     assert run.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_called_stalled_never_crashed_and_runs_again(start, until, folder: Path) -> None:
     process = start(
         """
@@ -206,6 +208,7 @@ def test_a_process_of_the_same_number_is_not_taken_for_the_dead_one(folder: Path
 Wait = Callable[[Callable[[], object]], None]
 
 
+@pytest.mark.slow
 def test_an_agent_that_died_is_replaced_while_training_goes_on(start, until: Wait, folder: Path) -> None:
     start(
         """

@@ -38,9 +38,8 @@ def test_many_processes_write_one_run_while_somebody_reads(writers: int, records
     assert run.status == "finished"
 
 
-@pytest.mark.parametrize(
-    "keys", [pytest.param(120_000, id="sampled"), pytest.param(1_000_000, id="all", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [60_000, 1_000_000])
 def test_a_flood_of_keys_takes_neither_memory_nor_the_run(keys: int, run_script, read) -> None:
     result = run_script(
         """
@@ -71,6 +70,7 @@ def test_a_flood_of_keys_takes_neither_memory_nor_the_run(keys: int, run_script,
     assert run.keys(limit=1, after=page[-1].key)[0].key == "key0000100"
 
 
+@pytest.mark.slow
 def test_one_call_with_very_many_keys_is_kept_whole(run_script, read) -> None:
     result = run_script(
         """

@@ -21,8 +21,15 @@ from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader
-from stepscope.store.sqlite import SqliteStore
+from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.journal.writing import writer_for
+
+
+def delete(folder: Path) -> None:
+    """Deletes a folder in which an agent may be creating files."""
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
 
 STEPPING = """
     import sys, time, stepscope
@@ -56,7 +63,7 @@ class Training:
 
     def stop(self) -> str:
         """Ends it, which must be quick, and returns what it said."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=120)
         assert self.process.returncode == 0, err
         assert float(out) < 8, "stop_monitoring waited for something that would not come"
         assert "Traceback" not in err
@@ -74,7 +81,7 @@ def training(start, until, folder: Path) -> Training:
 def _stored(folder: Path) -> int:
     """Steps that the store has, without taking any in."""
     try:
-        reader = SqliteStore(folder / "store.sqlite")
+        reader = SqliteReader(folder / "store.sqlite")
     except stepscope.StepscopeError:
         return 0
     try:
@@ -90,7 +97,7 @@ def _steps(folder: Path) -> list[int]:
 def test_a_deleted_folder_is_made_again_with_every_row_that_is_still_at_hand(
     training: Training, folder: Path
 ) -> None:
-    shutil.rmtree(folder)
+    delete(folder)
     training.log(50)
     said = training.stop()
     assert _steps(folder) == list(range(100))
@@ -101,6 +108,7 @@ def test_a_deleted_folder_is_made_again_with_every_row_that_is_still_at_hand(
     assert f"The store folder {folder} was deleted during the run" in said
 
 
+@pytest.mark.slow
 def test_rows_that_were_in_the_deleted_database_alone_are_counted_in_one_line(
     training: Training, until, folder: Path
 ) -> None:
@@ -108,7 +116,7 @@ def test_rows_that_were_in_the_deleted_database_alone_are_counted_in_one_line(
     until(lambda: len(list(list_journals(folder))) == 1)
     until(lambda: _stored(folder) == 2050)
     time.sleep(0.6)  # the keeper looks twice a second which files the store has
-    shutil.rmtree(folder)
+    delete(folder)
     training.log(50)
     said = training.stop()
     steps = _steps(folder)
@@ -143,6 +151,7 @@ def test_a_moved_folder_stays_complete_and_the_run_goes_on_in_a_new_one(
     assert f"was moved to {moved} during the run" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["store.sqlite", "agent.lock", "journal", "agent.wake"])
 def test_a_part_of_the_folder_that_is_deleted_costs_no_row(
     part: str, training: Training, folder: Path
@@ -161,6 +170,7 @@ def test_a_part_of_the_folder_that_is_deleted_costs_no_row(
     assert said.count("\n") in expected.get(part, (0,)), said
 
 
+@pytest.mark.slow
 def test_a_journal_folder_that_is_moved_away_alone_costs_no_row(
     training: Training, folder: Path, tmp_path: Path
 ) -> None:
@@ -170,6 +180,7 @@ def test_a_journal_folder_that_is_moved_away_alone_costs_no_row(
     assert _steps(folder) == list(range(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replacement", ["fresh", "copy"])
 def test_a_folder_that_is_replaced_by_another_has_the_run_too(
     replacement: str, training: Training, folder: Path, tmp_path: Path
@@ -180,13 +191,14 @@ def test_a_folder_that_is_replaced_by_another_has_the_run_too(
     else:
         other.mkdir()
     training.log(10)
-    shutil.rmtree(folder)
+    delete(folder)
     other.rename(folder)
     training.log(40)
     training.stop()
     assert _steps(folder) == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_link_to_a_folder_that_was_deleted_leads_to_one_again(
     start, until, folder: Path, tmp_path: Path
 ) -> None:
@@ -203,10 +215,11 @@ def test_a_link_to_a_folder_that_was_deleted_leads_to_one_again(
     assert target.is_dir()
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_again_is_named_and_what_is_lost_is_counted(
     training: Training, folder: Path
 ) -> None:
-    shutil.rmtree(folder)
+    delete(folder)
     folder.write_text("in its place")
     training.log(50)
     said = training.stop()
@@ -214,10 +227,11 @@ def test_a_folder_that_cannot_be_made_again_is_named_and_what_is_lost_is_counted
     assert "102 records of this process are lost" in said, said  # with its beginning and its end
 
 
+@pytest.mark.slow
 def test_a_process_that_is_terminated_after_the_folder_was_deleted_has_its_reason(
     training: Training, until, folder: Path
 ) -> None:
-    shutil.rmtree(folder)
+    delete(folder)
     until(lambda: any(list_journals(folder)))
     until(lambda: list(folder.rglob("*.words")))
     training.process.terminate()
@@ -226,6 +240,7 @@ def test_a_process_that_is_terminated_after_the_folder_was_deleted_has_its_reaso
     assert run.reason == "terminated by SIGTERM"
 
 
+@pytest.mark.slow
 def test_a_loader_worker_goes_on_in_the_new_folder_as_well(start, until, folder: Path) -> None:
     process = start(
         """
@@ -252,10 +267,10 @@ def test_a_loader_worker_goes_on_in_the_new_folder_as_well(start, until, folder:
         process.stdout.readline()
 
     log()
-    shutil.rmtree(folder)
+    delete(folder)
     log()
     until(lambda: len(list(list_journals(folder))) == 2)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     run = stepscope.open_store(folder).run("run")
     assert run.series("drawn").steps.tolist() == [0, 1]
     assert len(run.series("loss")) == 1
@@ -266,7 +281,7 @@ def test_the_agent_of_a_deleted_folder_ends_and_touches_nothing_in_the_next_one(
     ensure_agent(folder, Settings(agent=Agent(linger_s=600)))
     until(lambda: agent_pid(folder))
     first = agent_pid(folder)
-    shutil.rmtree(folder)
+    delete(folder)
     with AgentLock(folder, as_agent=False):  # nobody else may take them in
         other = writer_for(folder)
         other.append_row({"loss": 1.0}, 0)
@@ -296,6 +311,57 @@ def test_files_that_the_agent_deletes_while_it_is_looked_for_them_are_not_writte
     writer.close(None)
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_files_that_are_deleted_just_before_their_folder_are_written_again(
+    is_made_again: bool, folder: Path
+) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    writer.close({"status": "finished", "reason": ""})
+    [(_, path)] = list_journals(folder)
+    path.unlink()  # as `rm -rf` does; the agent would have marked it
+    assert writer.whereabouts() == "in place"
+    assert writer.sealed.uncertain() == [path]
+    delete(folder)
+    if is_made_again:  # by the agent: many file systems give it the number of the deleted one
+        path.parents[1].mkdir(parents=True)
+    assert writer.whereabouts() == "deleted"
+    assert writer.carry_over()
+    assert writer.sealed.uncertain() == []
+    catch_up(folder)
+    run = stepscope.open_store(folder).run("a run")
+    assert (run.status, run.series("loss").values.tolist()) == ("finished", [1.0])
+
+
+def test_the_end_of_a_run_waits_for_files_whose_folder_was_deleted(folder: Path) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    writer.close({"status": "finished", "reason": ""})
+    [(_, path)] = list_journals(folder)
+    delete(folder)
+    folder.write_text("in the way")  # as when the new folder is deleted as well
+    assert writer.whereabouts() == "deleted"
+    assert writer.carry_over() is None
+    assert writer.sealed.uncertain() == [path]
+    folder.unlink()
+    writer.supply.try_at_once()
+    assert writer.carry_over()
+    assert writer.sealed.uncertain() == []
+
+
+def test_a_file_that_is_written_again_after_the_end_of_the_run_does_not_reopen_it(folder: Path) -> None:
+    writer = writer_for(folder)
+    for step in range(2000):
+        writer.append_row({"loss": 1.0}, step)
+    writer.close({"status": "finished", "reason": "", "exit_code": 3})
+    (_, first), *_, (_, last) = list_journals(folder)
+    first.rename(last.with_suffix(".99"))
+    catch_up(folder)
+    run = stepscope.open_store(folder).run("a run")
+    assert (run.status, run.segments[0].processes[0].exit_code) == ("finished", 3)
+    assert len(run.series("loss")) == 2000
+
+
 def _has_ended(pid: int) -> bool:
     return procfs.start_ticks(pid) is None
 
@@ -306,7 +372,7 @@ def test_the_log_of_a_new_database_survives_the_end_of_the_old_agent(until, fold
     ensure_agent(folder, Settings(agent=Agent(linger_s=600)))
     until(lambda: _stored(folder) == 0 and (folder / "store.sqlite-wal").exists() and agent_pid(folder))
     first = agent_pid(folder)
-    shutil.rmtree(folder)
+    delete(folder)
     store = SqliteStore(folder / "store.sqlite")
     until(lambda: _has_ended(first))
     assert (folder / "store.sqlite-wal").exists()
@@ -327,25 +393,27 @@ def rounds(few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("times", marked)
 
 
+@pytest.mark.slow
 @rounds(4, 30)
 def test_a_run_after_the_folder_of_the_last_one_was_deleted_is_never_lost(
     times: int, run_script, folder: Path
 ) -> None:
     for _ in range(times):
         assert run_script(TRAINING, "first").returncode == 0
-        shutil.rmtree(folder)
+        delete(folder)
         second = run_script(TRAINING, "second")
         assert (second.returncode, second.stderr) == (0, "")
         assert len(stepscope.open_store(folder).run("second").series("loss")) == 20
-        shutil.rmtree(folder)
+        delete(folder)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_both_go_on_in_the_new_folder(start, until, folder: Path) -> None:
     first = Training(start(STEPPING, stdin=subprocess.PIPE))
     second = Training(start(STEPPING.replace('run="run"', 'run="other"'), stdin=subprocess.PIPE))
     first.log(20)
     second.log(20)
-    shutil.rmtree(folder)
+    delete(folder)
     first.log(20)
     second.log(20)
     first.stop()
@@ -355,6 +423,7 @@ def test_two_runs_at_once_both_go_on_in_the_new_folder(start, until, folder: Pat
         assert store.run(name).series("loss").steps.tolist() == list(range(40))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_a_folder_that_is_made_read_only_costs_no_row(tmp_path: Path) -> None:
     place = tmp_path / "home"
@@ -399,7 +468,7 @@ def test_a_folder_that_is_made_read_only_costs_no_row(tmp_path: Path) -> None:
     if "No module named" in result.stderr or "Permission denied: '/root" in result.stderr:
         pytest.skip("this Python cannot be used by another user")
     assert result.returncode == 0, result.stderr
-    assert float(result.stdout) < 8
+    assert float(result.stdout) < 12
     assert result.stderr.count("\n") <= 1, result.stderr
     assert "Traceback" not in result.stderr
     assert _steps(folder) == list(range(100))

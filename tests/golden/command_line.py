@@ -245,6 +245,7 @@ JSON_OUTPUTS: dict[str, Callable[[str], Any]] = {
     "diagnose": _shape("diagnose", TRAINED),
     "doctor": _checks,
     "export": _exports,
+    "gate": _shape("gate", TRAINED, "--baseline", FAILED),
     "profile": _profile,
     "runs": _values("runs"),
     "show": _values("show", TRAINED),

@@ -25,6 +25,7 @@ PLUGIN_FOLDERS = ("channels", "detectors", "exporters", "samplers")
 PROTOCOL_METHODS = frozenset(
     ["__call__", "__contains__", "__enter__", "__exit__", "__getitem__", "__iter__", "__len__", "__next__"]
 )
+LIGHTNING = {"after_batch", "is_part_of_callback", "lightning_base", "state_to_pickle"}
 INTERNAL = {
     "Activations": {"due", "is_open"},
     "AlertSystem": {"resend_rules", "judge", "take"},
@@ -32,8 +33,15 @@ INTERNAL = {
     "Histograms": {"due"},
     "StructuredLogs": {"begin_in_child"},
     "TrainingMonitor": {"began_ns", "begin_epoch", "begin_pass", "continue_in_child", "open_recording"}
-    | {"overhead", "own_event", "record_late", "record_many", "record_now", "current_step", "timer"},
+    | {"overhead", "own_event", "record_late", "record_many", "record_now", "current_step", "timer"}
+    | {"end_evaluation", "is_recording", "log_loss", "step_phases"},
+    "ProfilerCallback": LIGHTNING,
+    "ResourceMonitorCallback": LIGHTNING,
+    "StepscopeCallback": LIGHTNING,
+    "StepscopeLogger": LIGHTNING,
+    "ThroughputMonitorCallback": LIGHTNING,
 }
+INTERNAL["PerformanceMonitor"] = INTERNAL["TrainingMonitor"]
 """Members that only stepscope itself uses: no page and no example mentions them."""
 NOT_FOLLOWED = {"Settings"}
 """Classes that have a golden file of their own."""

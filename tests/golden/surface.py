@@ -30,34 +30,33 @@ from stepscope.channels.base import Channel
 from stepscope.config import document_keys, find
 from stepscope.config.bounds import Form, Range
 from stepscope.config.environment import variable_of
-from stepscope.config.plain import to_dict
+from stepscope.config.reference import dotted, hint_at, leaves, without_none
 from stepscope.config.sections import Sampler as SamplerSettings
-from stepscope.config.sections import Settings
-from stepscope.config.shape import dotted, hint_at, leaves, without_none
+from stepscope.config.sections import Settings, to_dict
 from stepscope.exporters.base import Exporter, Feed
 from stepscope.journal import layout
 from stepscope.samplers.base import Sampler
 from stepscope.schema import keys as key_names
 from stepscope.store.sqlite import SqliteStore
+from stepscope.store.sqlite.sqlite_marks import SqliteMarks
 from stepscope.views.metrics import metric_meaning
 from stepscope.web.access.incoming_request import API
 from stepscope.web.api import routes_page
 from stepscope.web.app import ROUTERS, create_app
-from stepscope.web.marks import Marks
 from stepscope.web.server.options import ServerOptions
 from tests.golden.command_line import render_cli, render_json_outputs
 from tests.golden.public_names import PLUGIN_FOLDERS, ROOT, members_of, render_api, written_parameters
 
 HERE = Path(__file__).parent
 PAGE_SOURCES = ROOT / "ui" / "src"
-PAGE_PATHS = (r'\bpath: "(/[^"]*)"', r'\bhref\("(/[^"]*)"')
-TAB_NAMES = r'\{ name: "(\w*)", word: "[^"]*", page: '
+PAGE_LIST = PAGE_SOURCES / "pages" / "list.ts"
+PAGE_PATHS = r'\bpath: "(\w*)"'
 QUERY_KEYS = r'\bquery\.get\("(\w+)"'
 CHART_QUERY_KEYS = r"CHART_QUERY = \[([^\]]*)\]"
 
 FRAME_KINDS = ("KEYS", "ROW", "EVENT", "ARRAY", "OPEN", "END", "PAD", "VOID")
 OWNERS = (layout.OF_UNKNOWN, layout.OF_STEPSCOPE, layout.OF_USER)
-NOT_METRICS = {"PHASES", "CHECKS_EVENT"}
+NOT_METRICS = {"PHASES", "ANOTHER_TRAINING_EVENT", "CHECKS_EVENT"}
 """Names in the module of common metric names that are something else."""
 
 
@@ -124,7 +123,7 @@ def render_schema() -> str:
     """The tables of a new store and of what people add to runs on the page, with their versions."""
     with tempfile.TemporaryDirectory() as folder:
         SqliteStore(Path(folder) / "store.sqlite").close()
-        marks = Marks(Path(folder))
+        marks = SqliteMarks(Path(folder))
         marks.change("run", name="name")
         marks.close()
         return "\n".join(_schema_of(path) for path in sorted(Path(folder).glob("*.sqlite"), reverse=True))
@@ -195,13 +194,14 @@ def render_urls() -> str:
     lines = sorted(f"{path} {' '.join(sorted(methods))}" for path, methods in routes)
     sources = [path for path in sorted(PAGE_SOURCES.rglob("*")) if path.suffix in {".svelte", ".ts"}]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources if ".test." not in path.name)
-    pages = {path for pattern in PAGE_PATHS for path in re.findall(pattern, text)}
-    tabs = {f"/run/{{id}}/{tab}".rstrip("/") for tab in re.findall(TAB_NAMES, text)}
+    of_all, of_a_run = (
+        PAGE_LIST.read_text().partition("PAGES = ")[2].partition("RUN_FRAME = ")[0].split("RUN_PAGES = ")
+    )
+    pages = {f"/{path}" for path in re.findall(PAGE_PATHS, of_all)}
+    pages |= {f"/run/{{id}}/{path}".rstrip("/") for path in re.findall(PAGE_PATHS, of_a_run)}
     chart_keys = re.findall(r"\w+", " ".join(re.findall(CHART_QUERY_KEYS, text)))
     queries = {*re.findall(QUERY_KEYS, text), *chart_keys}
-    return _text(
-        [*lines, "", "# Page", *sorted(pages | tabs), "", "# Query keys of the page", *sorted(queries)]
-    )
+    return _text([*lines, "", "# Page", *sorted(pages), "", "# Query keys of the page", *sorted(queries)])
 
 
 def render_plugins() -> str:

@@ -14,7 +14,7 @@ import yaml
 from stepscope.cli.checks.settings_check import problems_of
 from stepscope.cli.main import COMMANDS, _parser
 from stepscope.config.load import load
-from stepscope.config.plain import to_dict
+from stepscope.config.sections import to_dict
 from tests.golden import surface
 from tests.golden.command_line import JSON_OUTPUTS, render_json_outputs
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from stepscope.devices.find_gpus import GpusFound, find_gpus
-from stepscope.devices.visible import cuda_devices
+from stepscope.devices.nvidia.driver import cuda_devices
 from stepscope.samplers.gpu import GpuSampler
 from stepscope.schema.sample import DeviceFacts, Sample, Watched
 

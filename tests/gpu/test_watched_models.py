@@ -10,8 +10,7 @@ from stepscope.model_stats.activations import Activations
 from stepscope.model_stats.attention import Attention
 from stepscope.model_stats.gradient_monitor import GradientMonitor
 from stepscope.model_stats.gradient_watch import Pace
-from stepscope.model_stats.histogram_format import Histogram
-from stepscope.model_stats.histograms import Histograms
+from stepscope.model_stats.histograms import Histogram, Histograms
 from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.model_stats.sampled_hooks import WARM_UP
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 FILES = dict(re.findall(r"`src/stepscope/([a-z_/]+\.py)`:.*?```python\n(.*?)```", TEXT, re.DOTALL))
 
 BEGIN = """
 import importlib, sys
 from pathlib import Path
 import stepscope
-for folder in ("detectors", "channels", "exporters"):
+for folder in ("detectors", "channels", "exporters", "samplers", "devices"):
     importlib.import_module(f"stepscope.{folder}").__path__.append(str(Path(sys.argv[1]) / folder))
 """
 
@@ -26,6 +28,8 @@ def members(tmp_path: Path) -> Path:
         path = tmp_path / "members" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code)
+        if "/" in name.partition("/")[2]:
+            (path.parent / "__init__.py").write_text('"""A folder of its own."""\n')
     return tmp_path / "members"
 
 
@@ -81,3 +85,94 @@ with stepscope.TrainingMonitor(settings, run="counted") as monitor:
     assert [int(rows) >= 200 for run, rows in runs.items() if run.startswith("counted")] == [True], (
         result.stderr
     )
+
+
+def test_a_sampler_is_one_file(run_script, members: Path) -> None:
+    result = run_script(
+        BEGIN
+        + """
+import time
+with stepscope.TrainingMonitor({"agent": {"mode": "thread"}}, run="sampled") as monitor:
+    monitor.log_training_step(loss=1.0)
+    run = stepscope.open_store().run("sampled")
+    while "kernel/open_files" not in {series.key for series in run.machine_keys()}:
+        time.sleep(0.05)
+print(run.series("kernel/open_files").values[0] > 0)
+""",
+        members,
+    )
+    assert result.stdout == "True\n", result.stderr
+
+
+SETTINGS = """
+detectors: {conv.flat: {share: 0.01}}
+exporters: {row_count: {path: rows.txt}}
+samplers: {kernel: {interval_s: 1}}
+alerts: {channels: {pager: {program: /bin/true}}}
+"""
+
+
+def test_settings_know_the_files_and_their_options(run_script, members: Path, tmp_path: Path) -> None:
+    (tmp_path / "right.yaml").write_text(SETTINGS)
+    (tmp_path / "wrong.yaml").write_text(
+        SETTINGS.replace("share", "shared").replace("path", "paths").replace("program", "programme")
+    )
+    result = run_script(
+        BEGIN
+        + """
+from stepscope.cli.main import main
+for name in ("right", "wrong"):
+    print(main(["config", "validate", f"{name}.yaml"]), file=sys.stderr)
+""",
+        members,
+    )
+    right, wrong = re.findall(r"^\d$", result.stderr, re.MULTILINE)
+    assert (right, wrong != "0") == ("0", True), result.stderr + result.stdout
+    for option in ("shared", "paths", "programme"):
+        assert option in result.stderr + result.stdout
+
+
+def test_the_pages_on_detectors_and_metrics_ask_for_the_new_file(run_script, members: Path) -> None:
+    result = run_script(
+        BEGIN
+        + """
+from tests.detectors import page
+from tests.guards import metrics_page
+print("conv.flat" in page.drawn(), "kernel/open_files" in metrics_page.drawn())
+""",
+        members,
+        environment={"PYTHONPATH": str(ROOT)},
+    )
+    assert result.stdout == "True True\n", result.stderr
+
+
+def test_a_gpu_vendor_is_one_folder(run_script, members: Path, tmp_path: Path) -> None:
+    for name, busy in (("a", 0.25), ("b", 0.75)):
+        path = tmp_path / "example-gpus" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"utilization_ratio": busy, "memory_used_bytes": 1 << 30}))
+    result = run_script(
+        BEGIN
+        + """
+from stepscope.cli import main
+from stepscope.devices.find_gpus import find_gpus
+from stepscope.devices.gpu_driver import visible_gpus
+from stepscope.samplers.gpu import GpuSampler
+from stepscope.schema.sample import Sample
+
+found = find_gpus()
+facts = [gpu.facts for gpu in found.gpus if gpu.facts.vendor == "Example"]
+print("found", [gpu.uuid for gpu in facts], "visible", visible_gpus({}, facts))
+samples = [sample for sample in GpuSampler().sample([]) if isinstance(sample, Sample)]
+readings = {sample.device: sample.values for sample in samples}
+print("sampled", [readings[device]["gpu/utilization_ratio"] for device in ("GPU-a", "GPU-b")])
+main.main(["doctor", "--store", sys.argv[2]])
+main.main(["watch", "--for", "1.5", "--store", sys.argv[2]])
+""",
+        members,
+        tmp_path / "store",
+    )
+    assert "found ['GPU-a', 'GPU-b'] visible ('GPU-a', 'GPU-b')" in result.stdout, result.stderr
+    assert "sampled [0.25, 0.75]" in result.stdout
+    assert "2 × Example One" in result.stdout  # doctor
+    assert re.search(r"\b1 +One +75%", result.stdout), result.stdout  # watch

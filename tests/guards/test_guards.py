@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,21 @@ MAX_MODULES = 20
 """A room with more of them gets sub-rooms."""
 
 BAGS = {"utils", "helpers", "common", "core", "misc"}
+
+TESTS = ROOT / "tests"
+TESTS_ACROSS_ROOMS = {
+    "attack": "what an outsider could do to a store, in thousands of cases",
+    "browser": "the web page in a real browser, before a real server",
+    "examples": "the programs in examples/, and those that the page shows",
+    "false_alarms": "what rules and detectors together say of healthy and failing trainings",
+    "faults": "kills, full disks, forks and odd folders, which concern several rooms at once",
+    "golden": "what users build on: interfaces, formats, commands",
+    "gpu": "what needs a CUDA device",
+    "guards": "promises about the repository itself",
+    "packaging": "what people install, and how the page is built",
+    "strangers": "the checks of `make strangers`, which runs trainers from PyPI",
+}
+"""Folders of tests that are no room of the package, each with its subject."""
 
 
 def test_public_names_are_one_sorted_list_and_each_can_be_had() -> None:
@@ -69,12 +85,32 @@ def test_the_drawing_has_every_room_and_no_path_that_is_not_there() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_is_short_has_a_first_line_and_a_name_that_says_something(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
-    assert len(path.relative_to(PACKAGE).parts) <= 3
-    assert path.stem not in BAGS
-    assert first_line(path).endswith("."), "the first line of the docstring is a sentence"
+def modules_where(breaks_rule: Callable[[Path], bool]) -> list[str]:
+    return [str(path.relative_to(PACKAGE)) for path in MODULES if breaks_rule(path)]
+
+
+def test_no_module_has_more_than_400_lines() -> None:
+    assert modules_where(lambda path: len(path.read_text().splitlines()) > 400) == []
+
+
+def test_no_module_is_deeper_than_a_sub_room() -> None:
+    assert modules_where(lambda path: len(path.relative_to(PACKAGE).parts) > 3) == []
+
+
+def test_no_module_is_named_like_a_bag() -> None:
+    assert modules_where(lambda path: path.stem in BAGS) == []
+
+
+def test_the_docstring_of_every_module_begins_with_a_sentence() -> None:
+    assert modules_where(lambda path: not first_line(path).endswith(".")) == []
+
+
+def test_tests_are_in_the_rooms_of_the_package_or_in_a_folder_with_a_reason() -> None:
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} - {Path()}
+    strays = [folder for folder in folders if not (PACKAGE / folder / "__init__.py").exists()]
+    assert {str(folder) for folder in strays} == set(TESTS_ACROSS_ROOMS)
+    at_top = {path.name.removeprefix("test_") for path in TESTS.glob("test_*.py")}
+    assert [name for name in at_top if not (PACKAGE / name).exists()] == []
 
 
 def test_no_room_has_more_modules_than_one_sees_at_once() -> None:
@@ -118,12 +154,13 @@ def test_every_command_is_documented_and_explains_itself(
     assert COMMANDS[command] in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    "page", sorted(ROOT.glob("docs/*.md")) + sorted(ROOT.glob("*.md")), ids=lambda one: one.name
-)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_between_pages_lead_somewhere() -> None:
+    links = [
+        (page, target)
+        for page in [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    ]
+    assert [(page.name, target) for page, target in links if not (page.parent / target).exists()] == []
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

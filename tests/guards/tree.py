@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "stepscope"
@@ -12,6 +13,7 @@ ROOMS = [
     "config",
     "schema",
     "journal",
+    "attach",
     "recorder",
     "steps",
     "model_stats",
@@ -27,9 +29,10 @@ ROOMS = [
     "views",
     "web",
 ]
-ROOMS += ["profiling", "launcher", "facade", "cli"]
+ROOMS += ["profiling", "integrations", "launcher", "facade", "cli"]
 
 
+@functools.cache
 def first_line(path: Path) -> str:
     """The first line of a module's docstring."""
     text = ast.get_docstring(ast.parse(path.read_text()))

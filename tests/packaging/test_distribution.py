@@ -106,6 +106,17 @@ def test_the_wheel_carries_what_is_written_in_c_for_all_versions_of_python(built
     assert "-cp310-abi3-linux_" in built["wheel"].name
 
 
+def test_the_wheel_carries_the_config_groups_and_the_plug_in_that_hydra_finds(built):
+    names = zipfile.ZipFile(built["wheel"]).namelist()
+    groups = "stepscope/integrations/hydra"
+    assert {
+        "hydra_plugins/stepscope_configs/search_path.py",
+        f"{groups}/callbacks/throughput_monitor.yaml",
+        f"{groups}/stepscope/default.yaml",
+    } <= set(names)
+    assert "hydra_plugins/__init__.py" not in names  # it belongs to all packages with plug-ins
+
+
 def test_the_sdist_carries_the_page_and_its_sources_but_no_packages(built):
     with tarfile.open(built["sdist"]) as archive:
         names = [name.split("/", 1)[1] for name in archive.getnames() if "/" in name]

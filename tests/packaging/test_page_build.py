@@ -140,10 +140,39 @@ def test_a_name_of_a_namespace_is_no_address(page):
     build.check_page(page)
 
 
-def test_scripts_that_are_too_heavy_are_refused(page):
-    noise = random.Random(1).randbytes(200_000).hex()
-    put_page(page, f"'{noise}'")
-    with pytest.raises(build.PageError, match="bytes compressed"):
+def noise(size: int) -> str:
+    """A text that takes about this many bytes when it is compressed."""
+    return f"'{random.Random(size).randbytes(size * 9 // 10).hex()}'"
+
+
+def test_a_first_script_that_is_too_heavy_is_refused(page):
+    put_page(page, noise(125_000))
+    with pytest.raises(build.PageError, match=r"needs scripts of .* allowed are 120,000"):
+        build.check_page(page)
+
+
+def test_a_page_counts_with_all_that_it_imports(page):
+    put_page(page)
+    (page / "assets" / "AlertsPage-1.js").write_text("import{a}from`./shell-1.js`;import`./chart-1.js`")
+    (page / "assets" / "shell-1.js").write_text(noise(70_000))
+    (page / "assets" / "chart-1.js").write_text(noise(60_000))
+    with pytest.raises(build.PageError, match="The page Alerts needs scripts"):
+        build.check_page(page)
+
+
+def test_what_a_page_loads_later_does_not_count_for_it(page):
+    put_page(page)
+    (page / "assets" / "AlertsPage-1.js").write_text("import`./shell-1.js`;()=>import(`./chart-1.js`)")
+    (page / "assets" / "shell-1.js").write_text(noise(70_000))
+    (page / "assets" / "chart-1.js").write_text(noise(60_000))
+    build.check_page(page)
+
+
+def test_scripts_that_are_too_heavy_together_are_refused(page):
+    put_page(page)
+    for name in ("A", "B"):
+        (page / "assets" / f"{name}Page-1.js").write_text(noise(100_000 + ord(name)))
+    with pytest.raises(build.PageError, match="allowed are 190,000"):
         build.check_page(page)
 
 
