@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.devices.find_gpus import find_gpus
-from stepscope.devices.nvidia.nvidia_figures import THROTTLE_BITS
+from stepscope.devices.nvidia.nvidia import THROTTLE_BITS
 from stepscope.devices.scripted import to_line
 from stepscope.samplers.gpu import GpuSampler
 

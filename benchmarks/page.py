@@ -2,12 +2,12 @@
 
     PYTHONPATH=src python -m benchmarks.page [--points 1000000] [--keys 40] [--runs 1000]
 
-Printed beside its bound: the size of the scripts; the time from asking for an address to the first drawn
-chart; a page of charts over long series until all in sight are drawn and the page answers; what a frame takes
-while the pointer moves over a chart; from the end of a zoom to finer data on the screen; a long list of runs;
-and how much a tab grows in eight hours of a live run, whose events are handed to it one after another by a
-stand-in for the browser's EventSource. Needs playwright and a Chromium. How far many tabs are behind is
-measured by `benchmarks.page_stream`.
+Printed beside its bound: the size of the scripts that a page needs; the time from asking for an address to
+the first drawn chart; a page of charts over long series until all in sight are drawn and the page answers;
+what a frame takes while the pointer moves over a chart; from the end of a zoom to finer data on the screen; a
+long list of runs; and how much a tab grows in eight hours of a live run, whose events are handed to it one
+after another by a stand-in for the browser's EventSource. Needs playwright, a Chromium, and Node for the page
+that shows what its charts draw. How far many tabs are behind is measured by `benchmarks.page_stream`.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 from benchmarks.bounds import Bound
 from benchmarks.page_stores import LONG, long_run, many_runs
 
+TEST_PAGE = Path(__file__).resolve().parents[1] / "ui" / "serve_test_page.py"
 WIDE = {"width": 1440, "height": 900}
 HOURS, MESSAGES_PER_SECOND = 8, 2
 
@@ -43,6 +43,8 @@ SETTLED = """() => {
   return figures.length > 3 && figures.every(one =>
     charts.get(one.dataset.testid)?.series().some(line => line.x.length > 1));
 }"""
+
+LOADED = "() => document.querySelector('h1') && !document.querySelector('[aria-busy=true]')"
 
 STAND_IN = """
 window.EventSource = class extends EventTarget {
@@ -87,10 +89,10 @@ HOVER = """async () => {
 
 
 class Served:
-    """A server of a store in a process of its own."""
+    """A server of a store in a process of its own, with the page that shows what its charts draw."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "stepscope", "serve", "--store", str(folder), "--port", "0"]
+        command = [sys.executable, str(TEST_PAGE), "serve", "--store", str(folder), "--port", "0"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.link = self._process.stdout.readline().split(maxsplit=1)[1].strip()
@@ -121,7 +123,10 @@ def main() -> int:
         )
         try:
             bounds = [
-                Bound("scripts, gzip", scripts_kb(), 150, "kB"),
+                Bound("scripts of Home, gzip", scripts_kb(browser, long, "/"), 120, "kB"),
+                Bound(
+                    "scripts of a run's overview, gzip", scripts_kb(browser, long, f"/run/{LONG}"), 120, "kB"
+                ),
                 Bound("first chart", first_chart_s(browser, long), 1, "s"),
                 *charts(browser, long, options.keys),
                 Bound(f"{options.runs:,} runs listed, at first", first_listed_s(browser, many), 1, "s"),
@@ -137,11 +142,25 @@ def main() -> int:
     return 0
 
 
-def scripts_kb() -> float:
-    """What a browser loads of scripts, packed."""
-    assets = resources.files("stepscope.web") / "page" / "assets"
-    scripts = [one.read_bytes() for one in assets.iterdir() if one.name.endswith(".js")]
-    return sum(len(gzip.compress(one, 9)) for one in scripts) / 1000
+def scripts_kb(browser: Any, server: Served, path: str) -> float:
+    """All scripts that a browser fetches for a page until nothing is on its way, compressed."""
+    context = browser.new_context(viewport=WIDE, service_workers="block")
+    context.request.get(server.link)
+    page = context.new_page()
+    scripts: dict[str, int] = {}
+
+    def count(response: Any) -> None:
+        if response.url.endswith(".js"):
+            scripts[response.url] = len(gzip.compress(response.body(), 9))
+
+    page.on("response", count)
+    page.goto(server.address + path)
+    page.wait_for_function(
+        "() => document.querySelector('h1') && !document.querySelector('[aria-busy=true]')"
+    )
+    page.wait_for_timeout(500)  # other pages are fetched after a longer pause
+    context.close()
+    return sum(scripts.values()) / 1000
 
 
 def opened(browser: Any, server: Served, path: str, before: str = "") -> tuple[Any, float]:

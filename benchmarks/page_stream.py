@@ -155,7 +155,7 @@ def _report(clients: list[Client], cpu: float, resident: int, options: argparse.
     print(f"messages {pace:.1f} a second and client; steps for each {_steps(clients)}")
     print(f"server {cpu:.0%} of a core, {resident / 2**20:.0f} MiB")
     met = _at(oldest, 99) <= BOUND_S and lost == twice == 0
-    print(f"bound of {BOUND_S:g} s for 99 % of messages: {'met' if met else 'MISSED'}")
+    print(f"bound of {BOUND_S:g} s for 99% of messages: {'met' if met else 'MISSED'}")
     return 0 if met else 3
 
 

@@ -94,6 +94,14 @@ class Contender:
         """All is over."""
 
 
+def exclude_pause(monitor: stepscope.TrainingMonitor, pause: Took) -> None:
+    """Sets our clocks back by a pause: it must not pay for probes, nor write rows."""
+    pause_ns = round(pause.wall_s * 1e9)
+    monitor.overhead.exclude(time.monotonic_ns() - pause_ns)
+    monitor.timer.began_ns += pause_ns
+    monitor.timer.due_ns += pause_ns
+
+
 class Plain(Contender):
     """The loop as it is."""
 
@@ -120,11 +128,8 @@ class Stepscope(Contender):
         return self._monitor.batches(data)
 
     def resume(self, pause: Took) -> None:
-        """Our clocks stood still while others trained: a pause must not pay for looks, nor write rows."""
-        pause_ns = round(pause.wall_s * 1e9)
-        self._monitor.overhead.exclude(time.monotonic_ns() - pause_ns)
-        self._monitor.timer.began_ns += pause_ns
-        self._monitor.timer.due_ns += pause_ns
+        """Our clocks stood still while others trained."""
+        exclude_pause(self._monitor, pause)
 
     def end(self) -> None:
         """Takes the hooks off."""
@@ -194,9 +199,14 @@ CONTENDERS: dict[str, Callable[[str], Contender]] = {
     "watch": Watched,
     "log": Logging,
     "nograd": WithoutGradients,
+    "process": _peer("unedited:OwnProcess", "torch"),
+    "unedited": _peer("unedited:Unedited", "torch"),
     "wandb_watch": _peer("wandb_watch:WandbWatch", "wandb"),
     "traceml": _peer("traceml:TraceML", "traceml-ai"),
     "lightning": _peer("lightning_trainer:LightningTrainer", "lightning"),
+    "lightning_callback": _peer("lightning_trainer:LightningCallback", "lightning"),
+    "transformers": _peer("transformers_trainer:TransformersTrainer", "transformers"),
+    "transformers_callback": _peer("transformers_trainer:TransformersCallback", "transformers"),
     "lightning_monitors": _peer("lightning_monitors:LightningMonitors", "lightning"),
     "lightning_every_step": _peer("lightning_monitors:LightningEveryStep", "lightning"),
     "lightning_with_loss": _peer("lightning_monitors:LightningWithLoss", "lightning"),

@@ -1,26 +1,28 @@
 """What watching adds to training steps of several lengths, on the CPU and on a GPU.
 
     PYTHONPATH=src python -m benchmarks.step_overhead [--device cuda] [--cases 1ms,5ms,forwards]
-        [--with watch,stepscope] [--minutes 5] [--parallel 1]
+        [--with watch,stepscope] [--minutes 5] [--parallel 1] [--processes 1]
 
 A case is a step of about so many milliseconds (1, 2, 5, 20, 100) or one with a hundred calls of the model. On
 a GPU there are `host`, with layers so small that the GPU waits for the host, `gpu`, with so much to do that
 the host is ahead, as in most trainings, and `forwards`.
 
-`watch` is what `watch` and `batches` add, and is held against the bound of 0.5 %; `stepscope` logs the loss
+`watch` is what `watch` and `batches` add, and is held against the bound of 0.5%; `stepscope` logs the loss
 of every step as well. Each contender trains a model of its own, which is watched all the time, as in a real
 run. Contenders take turns with blocks of about 10 ms, in random order, so that a machine that becomes slower
 or faster does so for all of them; stepscope's clocks stand still while it is another's turn. Blocks of two
 seconds make a round, in which their sums are compared, no step left out, with those of the unwatched loop:
 the plain one, which trains twice as much, or, for Lightning's monitors, that of its Trainer. All models share
-their weights, and every few rounds they are built again, so that a place in memory does not count; the first
+their weights, and after each round they are built again, so that a place in memory does not count; the first
 blocks after that warm up.
 
 On the CPU the time is that of the training thread on its processor, because all that watching adds there is
 work, and other programs do not count; on a GPU it is the clock on the wall. Of the rounds' ratios the
 pseudo-median counts (Hodges and Lehmann's: the median of the means of all pairs), with Wilcoxon's interval of
-95 %: one slow round moves it no more than it moves a median, and it needs a third fewer rounds. Rounds are
-added until the interval of the plain loop against itself is within 0.3 % of nothing, or the minutes are over.
+95%: one slow round moves it no more than it moves a median, and it needs a third fewer rounds. Rounds are
+added until the interval of the plain loop against itself is within 0.3% of nothing, or the minutes are over.
+With `--processes`, so many processes measure a case at the same time, each on cores of its own, and the
+rounds of all of them count: a long step needs many rounds.
 
 Beside others who watch, in an environment of their own:
 
@@ -32,7 +34,9 @@ Beside others who watch, in an environment of their own:
 
 import argparse
 import gc
+import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -40,6 +44,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from typing import Any
 
 import torch  # noqa: TID253 - it is what is measured
 from torch import nn  # noqa: TID253 - nor without this
@@ -61,7 +66,8 @@ ROUND_S = 2.0
 """Time of each contender in a round."""
 WARM_UP_S = 0.5
 MIN_ROUNDS = 10
-ROUNDS_WITH_A_MODEL = 5
+ROUNDS_WITH_A_MODEL = 1
+"""Rounds with the same models would share a place in memory, and so not be independent."""
 FORWARDS = 100
 SIZES = {"gpu": (4096, 4096), "forwards": (64, 8), "1ms": (128, 64), "100ms": (1024, 128)}
 """Width of a layer and rows of a batch, where they are not 256 and 64."""
@@ -76,30 +82,64 @@ def main() -> int:
     parser.add_argument(
         "--parallel", type=int, default=1, help="cases at a time, each in a process of its own"
     )
+    parser.add_argument("--processes", type=int, default=1, help="those that measure a case together")
+    parser.add_argument("--json", action="store_true", help="print the ratios of all rounds instead")
     options = parser.parse_args()
     cases = (options.cases or ",".join(CASES[options.device])).split(",")
     if len(cases) > 1:
         return measure_apart(cases, options)
+    if options.processes > 1:
+        return 0 if judge(measure_together(cases[0], options)) else 1
     torch.set_num_threads(1)
-    return 0 if measure(cases[0], options) else 1
+    measured = measure(cases[0], options)
+    if options.json:
+        print(json.dumps(measured))
+        return 0
+    return 0 if judge([measured]) else 1
+
+
+def command_of(case: str, options: argparse.Namespace) -> list[str]:
+    """Measures one case with these options."""
+    return [
+        *(sys.executable, "-m", "benchmarks.step_overhead", "--device", options.device, "--cases", case),
+        *("--with", options.names, "--minutes", str(options.minutes)),
+    ]
 
 
 def measure_apart(cases: list[str], options: argparse.Namespace) -> int:
     """Measures each case in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.step_overhead", "--device", options.device]
-    command += ["--with", options.names, "--minutes", str(options.minutes), "--cases"]
     failed = 0
     for first in range(0, len(cases), options.parallel):
-        some = cases[first : first + options.parallel]
-        running = [subprocess.Popen([*command, case], stdout=subprocess.PIPE, text=True) for case in some]
+        running = [
+            subprocess.Popen(
+                [*command_of(case, options), "--processes", str(options.processes)],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for case in cases[first : first + options.parallel]
+        ]
         for process in running:
             print(process.communicate()[0], end="", flush=True)
             failed |= process.returncode
     return failed
 
 
-def measure(case: str, options: argparse.Namespace) -> bool:
-    """Prints what each contender adds; whether `watch` keeps to its bound."""
+def measure_together(case: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measures a case in several processes, each on its share of the cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // options.processes)
+    command = [*command_of(case, options), "--json"]
+    running = []
+    for number in range(options.processes):
+        first = number * share % len(cores)
+        os.sched_setaffinity(0, cores[first : first + share])  # a process inherits them
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    os.sched_setaffinity(0, cores)
+    return [json.loads(process.communicate()[0]) for process in running]
+
+
+def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Measures what each contender adds, round by round."""
     task = Task(options.device, case)
     names = ["nothing", *(name for name in options.names.split(",") if name != "nothing")]
     with tempfile.TemporaryDirectory() as folder:
@@ -108,13 +148,25 @@ def measure(case: str, options: argparse.Namespace) -> bool:
         ratios = compare(task, contenders, bases, 60 * options.minutes)
         for contender in (*contenders, *bases.values()):
             contender.finish()
-    print(
-        f"{options.device} {case}: a step takes {task.step_s * 1e3:.2f} ms ({task.layers} layers); "
-        f"{len(ratios['nothing'])} rounds of {ROUND_S:g} s in blocks of {task.steps} steps"
-    )
-    for contender in contenders:
-        middle, low, high = center(ratios[contender.name])
-        print(f"  {label(contender):24} {middle:+.2%}, 95 % from {low:+.2%} to {high:+.2%}")
+    return {
+        "case": f"{options.device} {case}: a step takes {task.step_s * 1e3:.2f} ms ({task.layers} layers)",
+        "block": f"{ROUND_S:g} s in blocks of {task.steps} steps",
+        "labels": {contender.name: label(contender) for contender in contenders},
+        "ratios": ratios,
+    }
+
+
+def judge(measured: list[dict[str, Any]]) -> bool:
+    """Prints what each contender adds; whether `watch` keeps to its bound."""
+    first = measured[0]
+    ratios = {
+        name: [ratio for part in measured for ratio in part["ratios"][name]] for name in first["ratios"]
+    }
+    together = f", in {len(measured)} processes" if len(measured) > 1 else ""
+    print(f"{first['case']}; {len(ratios['nothing'])} rounds of {first['block']}{together}")
+    for name, text in first["labels"].items():
+        middle, low, high = center(ratios[name])
+        print(f"  {text:24} {middle:+.2%}, 95% from {low:+.2%} to {high:+.2%}")
     return "watch" not in ratios or keeps_to_bound(ratios)
 
 
@@ -238,7 +290,7 @@ def noise_of(ratios: list[float]) -> float:
 
 
 def center(ratios: list[float]) -> tuple[float, float, float]:
-    """The pseudo-median of the rounds, and the interval it is in with 95 %."""
+    """The pseudo-median of the rounds, and the interval it is in with 95%."""
     rounds = len(ratios)
     means = sorted((a + b) / 2 for at, a in enumerate(ratios) for b in ratios[at:])
     aside = 1.96 * math.sqrt(rounds * (rounds + 1) * (2 * rounds + 1) / 24)
