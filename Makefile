@@ -7,7 +7,7 @@ PAGE := src/stepscope/web/page/source.sha256
 C_SOURCES := $(shell find src -name "*.c")
 UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
-.PHONY: setup page demo test test-all golden words check fix bench clean
+.PHONY: setup page demo test test-all golden words api-types check fix bench strangers clean
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt hatch_build.py $(C_SOURCES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -19,6 +19,9 @@ $(VENV)/dev.stamp: $(VENV)/base.stamp
 	touch $@
 
 setup: $(VENV)/dev.stamp
+
+# Bytecode is kept: hundreds of processes that tests start would each compile the package again.
+test test-all: export PYTHONDONTWRITEBYTECODE =
 
 # The record is left alone where the page is skipped, and looked at again the next time.
 $(PAGE): $(UI_SOURCES) | $(VENV)/base.stamp
@@ -34,7 +37,7 @@ test: setup $(PAGE)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-all: setup $(PAGE)
-	HYPOTHESIS_PROFILE=fresh $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fresh} $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m '' $(ARGS)
 
 # Writes down anew what users build on; each line that changes is explained in CHANGELOG.md.
 golden: setup
@@ -44,11 +47,16 @@ golden: setup
 words: setup
 	$(VENV)/bin/python -m tests.guards.words
 
+# Writes the TypeScript types of what the API answers, from the dataclasses that it answers with.
+api-types: setup $(PAGE)
+	$(VENV)/bin/python ui/api_types.py
+
 check: setup words $(PAGE)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python ui/api_types.py --check
 	$(VENV)/bin/python ui/page_build.py check test
 
 fix: setup
@@ -58,5 +66,9 @@ fix: setup
 bench: $(VENV)/base.stamp
 	$(VENV)/bin/python -m benchmarks $(ARGS)
 
+# Trainers from PyPI, alone and recorded: the same bits, every step once. ARGS=--oldest takes their oldest versions.
+strangers: $(VENV)/base.stamp
+	$(VENV)/bin/python -m strangers $(ARGS)
+
 clean:
-	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .import_linter_cache ui/node_modules src/stepscope/web/page
+	rm -rf $(VENV) .bench .strangers .strangers-venv build dist .mypy_cache .ruff_cache .import_linter_cache ui/node_modules src/stepscope/web/page
