@@ -22,7 +22,7 @@ from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader
 from stepscope.store.sqlite import SqliteReader, SqliteStore
-from tests.journal.writing import writer_for
+from tests.journal.writing import read_all, steps_of, writer_for
 
 
 def delete(folder: Path) -> None:
@@ -347,6 +347,45 @@ def test_the_end_of_a_run_waits_for_files_whose_folder_was_deleted(folder: Path)
     writer.supply.try_at_once()
     assert writer.carry_over()
     assert writer.sealed.uncertain() == []
+
+
+def test_rows_go_on_after_a_folder_was_deleted_twice_and_then_replaced_by_an_old_copy(
+    folder: Path, tmp_path: Path
+) -> None:
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    shutil.copytree(folder, tmp_path / "copy")
+    delete(folder)
+    assert writer.carry_over()
+    writer.append_row({"loss": 2.0}, 1)
+    delete(folder)
+    (tmp_path / "copy").rename(folder)  # the number of its file is not that of the file deleted last
+    assert writer.carry_over()
+    writer.append_row({"loss": 3.0}, 2)
+    writer.close({"status": "finished", "reason": ""})
+    catch_up(folder)
+    assert stepscope.open_store(folder).run("a run").series("loss").values.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_folder_that_is_deleted_while_its_files_are_replaced_is_not_called_unwritable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[str] = []
+    writer = writer_for(folder, complaints=complaints)
+    writer.append_row({"loss": 1.0}, 0)
+    delete(folder)
+    rename, deletions = Path.rename, iter(range(3))
+
+    def delete_first(path: Path, target: Path) -> Path:
+        if next(deletions, None) is not None:
+            delete(folder)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", delete_first)
+    assert writer.carry_over()
+    assert complaints == []
+    writer.close(None)
+    assert steps_of(read_all(folder)) == [0]
 
 
 def test_a_file_that_is_written_again_after_the_end_of_the_run_does_not_reopen_it(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import weakref
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepscope.descriptors import RememberedFile, remember
 from stepscope.journal import layout
+from stepscope.journal.folder import header_of
 
 if TYPE_CHECKING:
     from stepscope.descriptors import HeldDescriptor
@@ -84,18 +86,15 @@ class HeldFile:
             return b""
         return trimmed(os.pread(descriptor, os.fstat(descriptor).st_size, layout.HEADER_BYTES))
 
-    def remove_copy(self) -> None:
-        """Deletes a copy of the file at its path: it would be read in addition to the new file."""
-        descriptor = self.descriptor()
-        try:
-            with self.path.open("rb") as file:
-                head = file.read(layout.HEADER_BYTES)
-                status = os.fstat(file.fileno())
-            is_other = descriptor is None or not os.path.samestat(status, os.fstat(descriptor))
-            if is_other and int.from_bytes(head[layout.FILE_ID], "little") == self.file_id:
-                self.path.unlink()
-        except OSError:
+    def remove_if_copy(self, path: Path) -> None:
+        """Deletes the file at a path if it is a copy of this one: the store takes only one of the two."""
+        head, _ = header_of(path)
+        if int.from_bytes(head[layout.FILE_ID], "little") != self.file_id:
             return
+        descriptor = self.descriptor()
+        with contextlib.suppress(OSError):
+            if descriptor is None or not os.path.samestat(path.stat(), os.fstat(descriptor)):
+                path.unlink()
 
     def __del__(self) -> None:
         self._held.close()

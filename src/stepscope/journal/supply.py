@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ RETRY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16
 MAX_ATTEMPTS = 10_000
 """How many names are tried for a file: there may be old files of processes with the same number."""
+MAX_DELETIONS = 20
+"""How often a file is made again at once because its folder was deleted meanwhile."""
 UNPUBLISHED = ".new"
 """The suffix of a file while no agent may read it."""
 
@@ -72,13 +75,24 @@ class SegmentSupply:
         """
 
         def make() -> Segment:
-            old.remove_copy()
+            self._remove_copies(old)
             segment = self._make_file_within_cap(at_least, old.file_id, UNPUBLISHED)
             if segment.file is not None:
                 _publish(segment.file, lambda: fill(segment))
             return segment
 
-        return self._attempt(make)
+        def make_in_place() -> Segment:
+            for _ in range(MAX_DELETIONS):
+                with contextlib.suppress(FileNotFoundError):  # the folder is still being deleted
+                    return make()
+            return make()
+
+        return self._attempt(make_in_place)
+
+    def _remove_copies(self, old: HeldFile) -> None:
+        """Deletes copies of a deleted file, which came back with an old copy of the folder."""
+        for path in files_of(self._store, self._name):
+            old.remove_if_copy(path)
 
     def _attempt(self, make: Callable[[], Segment]) -> Segment | None:
         now = self._clock()
