@@ -21,6 +21,7 @@ from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader
+from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.journal.writing import read_all, steps_of, writer_for
 
@@ -386,6 +387,25 @@ def test_a_folder_that_is_deleted_while_its_files_are_replaced_is_not_called_unw
     assert complaints == []
     writer.close(None)
     assert steps_of(read_all(folder)) == [0]
+
+
+def test_a_deletion_that_takes_a_while_is_reported_once(folder: Path) -> None:
+    complaints: list[str] = []
+    clock = iter([0.0, 0.2, 0.4, 0.6]).__next__
+    writer = writer_for(folder)
+    writer.append_row({"loss": 1.0}, 0)
+    watch = FolderWatch(folder, folder / "store.sqlite", writer, complaints.append, now=clock)
+    delete(folder / "journal")
+    watch.check()
+    delete(folder)
+    watch.check()
+    assert not folder.exists()
+    watch.check()
+    assert steps_of(read_all(folder)) == [0]
+    watch.check()
+    (complaint,) = complaints
+    assert complaint.startswith(f"The store folder {folder} was deleted during the run.")
+    writer.close(None)
 
 
 def test_a_file_that_is_written_again_after_the_end_of_the_run_does_not_reopen_it(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import time
 from typing import TYPE_CHECKING
 
 from stepscope.descriptors import remember
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from stepscope.journal.writer import JournalWriter
 
 
+SETTLE_S = 0.25
+"""How long files must be missing before they are created again: new files in a folder that is being deleted
+are deleted, too."""
+
+
 class FolderWatch:
     """Compares the files of a run with those it opened; a check costs a few system calls."""
 
@@ -26,9 +33,12 @@ class FolderWatch:
         writer: JournalWriter,
         warn: Callable[[str], None],
         on_new_folder: Callable[[], None] = lambda: None,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._writer = folder, writer
-        self._warn, self._on_new_folder = warn, on_new_folder
+        self._warn, self._on_new_folder, self._now = warn, on_new_folder, now
+        self._missing_since: float | None = None
         self._database_path = database
         self._store: RememberedFile | None = None
         self._database: RememberedFile | None = None
@@ -38,11 +48,27 @@ class FolderWatch:
     def check(self) -> None:
         """Continues in the current folder if it has changed, and logs what happened to earlier records."""
         with contextlib.suppress(OSError):  # no permission, or a network failure: checked again later
-            if self._writer.whereabouts() == "in place":
+            whereabouts = self._writer.whereabouts()
+            if whereabouts == "in place":
+                self._missing_since = None
                 self._check_database()
-            elif self._continue_in_folder():
+            elif (whereabouts == "moved" or self._settles_in_s() <= 0) and self._continue_in_folder():
+                self._missing_since = None
                 self._remember()
                 self._on_new_folder()
+
+    def check_at_end(self) -> None:
+        """Checks a last time; waits for a deletion that may be going on."""
+        self.check()
+        if self._missing_since is not None:
+            select.select([], [], [], max(self._settles_in_s(), 0))  # clock changes do not affect it
+            self.check()
+
+    def _settles_in_s(self) -> float:
+        """Seconds until files that are missing count as deleted for good."""
+        now = self._now()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        return self._missing_since + SETTLE_S - now
 
     def _remember(self) -> None:
         self._store, self._database = remember(self._folder), remember(self._database_path)

@@ -131,7 +131,7 @@ class Recording:
         """Records the end of a process that calls `os._exit`, which runs no exit handlers."""
         self._drain()
         if self._folder_watch is not None:
-            self._folder_watch.check()
+            self._folder_watch.check_at_end()
         status, reason = ("failed", f"exit code {exit_code}") if exit_code else ("finished", "")
         self.writer.end_soon({"status": status, "reason": reason, "exit_code": exit_code})
 
@@ -157,7 +157,7 @@ class Recording:
             return
         self._flush()
         if self._folder_watch is not None:
-            self._folder_watch.check()
+            self._folder_watch.check_at_end()
         safe_reason = self._user_privacy.text(redact_text(reason))
         unwritten_end = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._exit_reason is not None:
