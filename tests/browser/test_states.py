@@ -111,9 +111,14 @@ def test_the_theme_follows_the_system_until_one_chooses(served, open_page):
 def test_a_finding_can_be_muted_and_comes_back(served, open_page):
     page = open_page(served, f"/run/{LIVE}/diagnose")
     finding = page.get_by_test_id("finding-input.exposed_wait")
-    finding.get_by_role("button", name="Mute").click()
-    finding.get_by_role("button", name="Unmute").click()
-    finding.get_by_role("button", name="Mute", exact=True).wait_for()
+    for choice in ("Mute in this run", "Wrong: mute in this project"):
+        finding.get_by_role("button", name="Mute", exact=True).click()
+        finding.get_by_role("button", name=choice).click()
+        finding.get_by_role("button", name="Unmute").wait_for()
+        is_wrong = choice.startswith("Wrong")
+        assert finding.get_by_text("marked as wrong in this project").count() == int(is_wrong)
+        finding.get_by_role("button", name="Unmute").click()
+        finding.get_by_role("button", name="Mute", exact=True).wait_for()
     finding.get_by_text("What to change").wait_for()
 
 

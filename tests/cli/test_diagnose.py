@@ -68,6 +68,30 @@ def test_a_finding_that_was_muted_on_the_page_is_marked_and_is_not_the_verdict(c
         marks.close()
 
 
+def test_a_finding_that_is_marked_as_wrong_is_muted_in_the_project_until_it_is_unmuted(capsys):
+    said = printed(capsys, "lost", "--wrong", "num.nonfinite", "--note", "planted")
+    assert said == (
+        "num.nonfinite is marked as wrong and muted in the project default. "
+        "Undo with: stepscope diagnose lost --unmute num.nonfinite\n"
+    )
+    report = json.loads(printed(capsys, "lost", "--json"))
+    assert [finding["muted"] for finding in report["findings"]] == [True]
+    assert report["verdict"]["id"] != "num.nonfinite"
+    (given,) = report["feedback"]
+    assert (given["opinion"], given["note"], given["run_id"]) == ("wrong", "planted", report["run"])
+    said = printed(capsys, "lost", "--unmute", "num.nonfinite")
+    assert said == "num.nonfinite is reported again in the project default.\n"
+    report = json.loads(printed(capsys, "lost", "--json"))
+    assert (report["feedback"], report["verdict"]["id"]) == ([], "num.nonfinite")
+
+
+def test_an_opinion_on_a_finding_that_is_not_there_names_those_that_are(capsys):
+    assert main(["diagnose", "lost", "--not-wanted", "conv.spike"]) == 1
+    assert "has no finding 'conv.spike'; it has: num.nonfinite." in capsys.readouterr().err
+    assert main(["diagnose", "lost", "--unmute", "conv.spike"]) == 1
+    assert "No finding 'conv.spike' is muted in the project default." in capsys.readouterr().err
+
+
 def test_without_a_name_the_newest_run_is_meant(capsys):
     assert printed(capsys).startswith("well  finished")
 

@@ -197,8 +197,16 @@ CREATE TRIGGER series_added AFTER INSERT ON series BEGIN INSERT INTO tally VALUE
 CREATE TRIGGER series_gone AFTER DELETE ON series BEGIN UPDATE tally SET rows = rows - 1 WHERE run_id = old.run_id AND what = 'series/' || old.axis || '/' || old.key; END;
 
 -- page.sqlite
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 CREATE INDEX note_by_run ON note (run_id);
+CREATE TABLE feedback (project TEXT NOT NULL,
+    finding TEXT NOT NULL,
+    opinion TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    headline TEXT NOT NULL,
+    note TEXT NOT NULL,
+    made REAL NOT NULL,
+    PRIMARY KEY (project, finding));
 CREATE TABLE layout (page TEXT PRIMARY KEY,
     document TEXT NOT NULL);
 CREATE TABLE mark (run_id TEXT PRIMARY KEY,

@@ -84,7 +84,7 @@ def test_runs_without_marks_have_no_names_tags_or_notes() -> None:
         marks.archived("a"),
         marks.notes("a"),
         marks.colour("a"),
-        marks.muted("a"),
+        marks.muted("a", "demo"),
     )
     assert said == (None, (), False, (), None, frozenset())
 

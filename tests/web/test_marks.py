@@ -9,8 +9,9 @@ import stat
 import pytest
 
 from stepscope.errors import StoreError
-from stepscope.store.mark_store import Mark
+from stepscope.store.mark_store import Feedback, Mark
 from stepscope.store.open import open_marks
+from stepscope.store.sqlite.sqlite_marks import MIGRATIONS
 from tests.web.asking import API, RUN, app_of, ask, error_of, get
 
 MARKS = f"{API}/runs/{RUN}/marks"
@@ -77,8 +78,8 @@ def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing
 def test_a_file_of_a_newer_version_is_left_alone(tmp_path) -> None:
     open_marks(tmp_path).change("a", tags=["x"])
     with sqlite3.connect(tmp_path / "page.sqlite") as file:
-        file.execute("PRAGMA user_version = 2")
-    with pytest.raises(StoreError, match="has version 2, this stepscope knows up to 1"):
+        file.execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreError, match="has version 3, this stepscope knows up to 2"):
         open_marks(tmp_path).tags("a")
 
 
@@ -87,7 +88,7 @@ def test_a_run_without_marks_has_default_values(tmp_path) -> None:
     marks.change("a", archived=True)
     assert marks.of("b") == Mark()
     assert marks.of("a") == Mark(archived=True)
-    assert (marks.name("a"), marks.colour("a"), marks.muted("a"), marks.notes("a")) == (
+    assert (marks.name("a"), marks.colour("a"), marks.muted("a", "demo"), marks.notes("a")) == (
         None,
         None,
         frozenset(),
@@ -96,22 +97,70 @@ def test_a_run_without_marks_has_default_values(tmp_path) -> None:
     marks.close()
 
 
-def test_a_muted_finding_is_no_longer_the_verdict(folder, store) -> None:
-    found = {
-        "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
-        "headline": "41% waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
-        "open": True, "muted": False,
-        "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
-        "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
-        "how": "", "refs": [],
-    }  # fmt: skip
+WAITS = {
+    "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
+    "headline": "41% waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
+    "open": True, "muted": False,
+    "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
+    "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
+    "how": "", "refs": [],
+}  # fmt: skip
+FEEDBACK = f"{API}/runs/{RUN}/feedback/input.exposed_wait"
+
+
+@pytest.fixture
+def app_with_finding(folder, store):
     with store.transaction():
-        store.put_finding(RUN, found, 10**9)
-    app = app_of(folder)
-    before = get(app, f"/runs/{RUN}/findings")
+        store.put_finding(RUN, WAITS, 10**9)
+    return app_of(folder)
+
+
+def test_a_muted_finding_is_no_longer_the_verdict(app_with_finding) -> None:
+    before = get(app_with_finding, f"/runs/{RUN}/findings")
     assert ("41% waits" in before["verdict"]["headline"], before["findings"][0]["muted"]) == (True, False)
-    ask(app, MARKS, "PUT", json={"muted": ["input.exposed_wait"]})
-    after = get(app, f"/runs/{RUN}/findings")
+    ask(app_with_finding, MARKS, "PUT", json={"muted": ["input.exposed_wait"]})
+    after = get(app_with_finding, f"/runs/{RUN}/findings")
     assert "41% waits" not in after["verdict"]["headline"]
     assert after["findings"][0]["muted"] is True
     assert after["considered"]
+
+
+def test_a_finding_marked_as_wrong_is_muted_until_that_is_withdrawn(app_with_finding) -> None:
+    body = {"opinion": "wrong", "note": "The loader is a test."}
+    given = ask(app_with_finding, FEEDBACK, "PUT", json=body).json()
+    assert (given["finding"], given["opinion"], given["headline"], given["note"]) == (
+        "input.exposed_wait", "wrong", "41% waits", "The loader is a test.",
+    )  # fmt: skip
+    page = get(app_with_finding, f"/runs/{RUN}/findings")
+    assert page["feedback"] == [given]
+    assert page["findings"][0]["muted"] is True
+    assert "41% waits" not in page["verdict"]["headline"]
+    assert ask(app_with_finding, FEEDBACK, "DELETE").status_code == 204
+    assert get(app_with_finding, f"/runs/{RUN}/findings")["findings"][0]["muted"] is False
+
+
+def test_feedback_on_a_finding_that_the_run_does_not_have_is_refused(app_with_finding) -> None:
+    wrong = ask(app_with_finding, f"{API}/runs/{RUN}/feedback/no.such", "PUT", json={"opinion": "wrong"})
+    assert wrong.status_code == 404
+    assert "has no finding 'no.such'; it has: input.exposed_wait" in error_of(wrong)
+    assert ask(app_with_finding, FEEDBACK, "PUT", json={"opinion": "nonsense"}).status_code == 400
+    assert ask(app_with_finding, FEEDBACK, "DELETE").status_code == 404
+
+
+def test_feedback_mutes_the_finding_in_all_runs_of_its_project_and_in_no_other(tmp_path) -> None:
+    marks = open_marks(tmp_path)
+    marks.give_feedback(Feedback("demo", "conv.spike", "not_wanted", "a", "A spike.", "", 1.0))
+    assert marks.muted("a", "demo") == marks.muted("b", "demo") == {"conv.spike"}
+    assert marks.muted("a", "other") == frozenset()
+    marks.give_feedback(Feedback("demo", "conv.spike", "wrong", "b", "A spike.", "noise", 2.0))
+    assert [(given.opinion, given.note) for given in marks.feedback("demo")] == [("wrong", "noise")]
+    marks.close()
+
+
+def test_a_file_of_the_first_version_is_upgraded_and_keeps_its_marks(tmp_path) -> None:
+    with sqlite3.connect(tmp_path / "page.sqlite") as file:
+        file.executescript(f"{MIGRATIONS[0]} PRAGMA user_version = 1;")
+        file.execute("INSERT INTO mark (run_id, name) VALUES ('a', 'Baseline')")
+    marks = open_marks(tmp_path)
+    assert (marks.name("a"), marks.feedback("demo")) == ("Baseline", ())
+    marks.close()

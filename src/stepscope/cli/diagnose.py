@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import textwrap
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
 from stepscope.cli.output import text
-from stepscope.errors import StoreError
+from stepscope.errors import NotFound, StoreError
 from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
+from stepscope.views.overview.run_findings import feedback_on
 from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.reading import Run, Runs
+    from stepscope.store.mark_store import Feedback, Opinion
 
 MAX_WIDTH = 100
 """Longer lines are hard to read, even on a wide screen."""
@@ -40,16 +45,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the diagnosis again whenever its findings change, until the run ends",
     )
 
+    opinions = parser.add_mutually_exclusive_group()
+    opinions.add_argument(
+        "--wrong", metavar="FINDING", help="say that a finding is wrong; mutes it in the run's project"
+    )
+    opinions.add_argument(
+        "--not-wanted", metavar="FINDING", help="say that a finding need not be reported; mutes it likewise"
+    )
+    opinions.add_argument("--unmute", metavar="FINDING", help="report a finding of the project again")
+    parser.add_argument("--note", metavar="TEXT", default="", help="why a finding is wrong or not wanted")
+
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the diagnosis, once or until the run ends."""
+    """Prints the diagnosis, once or until the run ends, or saves an opinion on a finding."""
     store, chosen = chosen_run(options)
+    if options.wrong or options.not_wanted or options.unmute:
+        text.emit([_save_opinion(store, chosen, options)])
+        store.close()
+        return FINE
     reports = reports_until_end(store, chosen) if options.watch else [report_of(store, chosen)]
     for report in reports:
         indent = None if options.watch else 2
         text.emit([text.to_json(report, indent)] if options.json else _page(report))
     store.close()
     return FINE
+
+
+def _save_opinion(store: Runs, run: Run, options: argparse.Namespace) -> str:
+    project = text.safe(run.project)
+    with contextlib.closing(open_marks(store.folder)) as marks:
+        if options.unmute:
+            if not marks.withdraw_feedback(run.project, options.unmute):
+                known = ", ".join(given.finding for given in marks.feedback(run.project))
+                raise NotFound(
+                    f"No finding {text.safe(options.unmute)!r} is muted in the project {project}"
+                    f"{f'; muted there: {known}' if known else ''}."
+                )
+            return f"{text.safe(options.unmute)} is reported again in the project {project}."
+        opinion: Opinion = "wrong" if options.wrong else "not_wanted"
+        finding = options.wrong or options.not_wanted
+        marks.give_feedback(feedback_on(run, finding, opinion, options.note, time.time()))
+    undo = f"stepscope diagnose {shlex.quote(run.name)} --unmute {finding}"
+    words = opinion.replace("_", " ")
+    return f"{finding} is marked as {words} and muted in the project {project}. Undo with: {undo}"
 
 
 def reports_until_end(
@@ -71,7 +109,8 @@ def reports_until_end(
 
 def report_of(store: Runs, run: Run) -> dict[str, Any]:
     """Findings in the newest steps, and earlier findings that are over, as plain values."""
-    diagnosis, muted = run.diagnose(), _muted(store, run)
+    diagnosis = run.diagnose()
+    muted, feedback = _opinions(store, run)
     current = [finding.as_dict() for finding in diagnosis.findings]
     stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
     for finding in current:
@@ -91,18 +130,17 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         "findings": current,
         "earlier": [{**finding, "open": False} for finding in stored.values()],
         "checks": _checks(diagnosis),
+        "feedback": [asdict(given) for given in feedback],
     }
 
 
-def _muted(store: Runs, run: Run) -> frozenset[str]:
-    """The findings that were muted on the page; none where its file is another user's."""
-    marks = open_marks(store.folder)
-    try:
-        return marks.muted(run.id)
-    except StoreError:
-        return frozenset()
-    finally:
-        marks.close()
+def _opinions(store: Runs, run: Run) -> tuple[frozenset[str], tuple[Feedback, ...]]:
+    """The findings that are muted, and why; none where the file of opinions is another user's."""
+    with contextlib.closing(open_marks(store.folder)) as marks:
+        try:
+            return marks.muted(run.id, run.project), marks.feedback(run.project)
+        except StoreError:
+            return frozenset(), ()
 
 
 def _checks(diagnosis: Diagnosis) -> list[dict[str, str]]:

@@ -1,10 +1,12 @@
-"""The interface of what people add to runs: names, tags, notes, colours, muted findings, page layouts."""
+"""The interface of what people add: names, tags, notes, colours, opinions on findings, page layouts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Opinion = Literal["wrong", "not_wanted"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,25 @@ class Mark:
     archived: bool = False
     colour: str | None = None
     muted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A person's opinion on findings of one kind, which are muted in all runs of the project."""
+
+    project: str
+    finding: str
+    """The id of the finding, such as `conv.spike`."""
+    opinion: Opinion
+    """`wrong` for a problem that the run does not have, `not_wanted` for one that need not be reported."""
+    run_id: str
+    """The run it was given for."""
+    headline: str
+    """What the finding said."""
+    note: str
+    """Why, in the person's own words."""
+    made: float
+    """When, in seconds since the epoch."""
 
 
 class MarkStore(ABC):
@@ -57,13 +78,25 @@ class MarkStore(ABC):
         """Its colour in charts; None where the page chooses."""
         return self.of(run_id).colour
 
-    def muted(self, run_id: str) -> frozenset[str]:
-        """The findings that are muted."""
-        return self.of(run_id).muted
+    def muted(self, run_id: str, project: str) -> frozenset[str]:
+        """The findings that are muted in a run or in its project, by id or key."""
+        return self.of(run_id).muted.union(given.finding for given in self.feedback(project))
 
     @abstractmethod
     def notes(self, run_id: str) -> tuple[Note, ...]:
         """Its notes, oldest first."""
+
+    @abstractmethod
+    def feedback(self, project: str) -> tuple[Feedback, ...]:
+        """The opinions on findings in a project, ordered by the finding."""
+
+    @abstractmethod
+    def give_feedback(self, feedback: Feedback) -> None:
+        """Saves an opinion; it replaces an earlier one on the same finding."""
+
+    @abstractmethod
+    def withdraw_feedback(self, project: str, finding: str) -> bool:
+        """Deletes an opinion; False where there is none."""
 
     @abstractmethod
     def layout(self, page: str) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class RunContext:
     @functools.cached_property
     def findings(self) -> dict[str, dict[str, Any]]:
         """The findings that are open and not muted, by their ids."""
-        findings = shown_findings(findings_of(self.run, self.diagnosis), self.marks.muted(self.run.id))
+        muted = self.marks.muted(self.run.id, self.run.project)
+        findings = shown_findings(findings_of(self.run, self.diagnosis), muted)
         return {str(finding.get("id")): finding for finding in findings}
 
     @functools.cached_property

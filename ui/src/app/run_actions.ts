@@ -1,6 +1,6 @@
 // Actions on runs, for any page.
 
-import { api, type MarksChange, type RunRow } from "../data";
+import { api, type MarksChange, type NewFeedback, type RunRow } from "../data";
 import { asApiError } from "./resource.svelte";
 import { toast } from "./toasts.svelte";
 
@@ -11,6 +11,22 @@ export async function changeMarks(run: string, change: MarksChange): Promise<Run
   } catch (error) {
     toast(asApiError(error).message, { tone: "bad" });
     return null;
+  }
+}
+
+/** Says that a finding is wrong or not wanted, or withdraws that for null; false if it could not be saved. */
+export async function changeFeedback(
+  run: string,
+  finding: string,
+  opinion: NewFeedback["opinion"] | null,
+): Promise<boolean> {
+  const path = `runs/${encodeURIComponent(run)}/feedback/${encodeURIComponent(finding)}`;
+  try {
+    await (opinion === null ? api.del(path) : api.put(path, { opinion } satisfies Partial<NewFeedback>));
+    return true;
+  } catch (error) {
+    toast(asApiError(error).message, { tone: "bad" });
+    return false;
   }
 }
 

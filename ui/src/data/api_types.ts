@@ -302,6 +302,25 @@ export interface components {
             begin: number;
             end: number;
         };
+        /** @description A person's opinion on findings of one kind, which are muted in all runs of the project. */
+        Feedback: {
+            project: string;
+            /** @description The id of the finding, such as `conv.spike`. */
+            finding: string;
+            /**
+             * @description `wrong` for a problem that the run does not have, `not_wanted` for one that need not be reported.
+             * @enum {string}
+             */
+            opinion: "wrong" | "not_wanted";
+            /** @description The run it was given for. */
+            run_id: string;
+            /** @description What the finding said. */
+            headline: string;
+            /** @description Why, in the person's own words. */
+            note: string;
+            /** @description When, in seconds since the epoch. */
+            made: number;
+        };
         /** @description One figure of all runs. */
         Figure: {
             name: string;
@@ -370,6 +389,8 @@ export interface components {
             findings: components["schemas"]["Finding"][];
             /** @description Checks that passed, or could not run. */
             considered: components["schemas"]["Considered"][];
+            /** @description People's opinions on findings in the project of the run. */
+            feedback: components["schemas"]["Feedback"][];
         };
         /** @description The last readings of a GPU; null for what it does not report. */
         GpuNow: {
@@ -526,6 +547,13 @@ export interface components {
         Missing: {
             what: string;
             why: string;
+        };
+        /** @description A person's opinion on a finding, which is muted in all runs of the project. */
+        NewFeedback: {
+            /** @enum {string} */
+            opinion: "wrong" | "not_wanted";
+            /** @default  */
+            note?: string;
         };
         /** @description Changes to the marks of a run; omitted fields stay as they are. */
         NewMarks: {
@@ -1039,6 +1067,7 @@ export type EventMark = components['schemas']['EventMark'];
 export type Evidence = components['schemas']['Evidence'];
 export type Failure = components['schemas']['Failure'];
 export type Fault = components['schemas']['Fault'];
+export type Feedback = components['schemas']['Feedback'];
 export type Figure = components['schemas']['Figure'];
 export type FilterTrouble = components['schemas']['FilterTrouble'];
 export type Finding = components['schemas']['Finding'];
@@ -1061,6 +1090,7 @@ export type LateRank = components['schemas']['LateRank'];
 export type LiveEvent = components['schemas']['LiveEvent'];
 export type Meta = components['schemas']['Meta'];
 export type Missing = components['schemas']['Missing'];
+export type NewFeedback = components['schemas']['NewFeedback'];
 export type NewMarks = components['schemas']['NewMarks'];
 export type NewNote = components['schemas']['NewNote'];
 export type NewPoints = components['schemas']['NewPoints'];

@@ -12,10 +12,11 @@ import json
 import os
 import sqlite3
 import threading
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StoreError
-from stepscope.store.mark_store import Mark, MarkStore, Note
+from stepscope.store.mark_store import Feedback, Mark, MarkStore, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,20 @@ CREATE TABLE layout (
 );
 """
 
-MIGRATIONS = (_VERSION_1,)
+_VERSION_2 = """
+CREATE TABLE feedback (
+    project     TEXT NOT NULL,
+    finding     TEXT NOT NULL,
+    opinion     TEXT NOT NULL,
+    run_id      TEXT NOT NULL,
+    headline    TEXT NOT NULL,
+    note        TEXT NOT NULL,
+    made        REAL NOT NULL,
+    PRIMARY KEY (project, finding)
+);
+"""
+
+MIGRATIONS = (_VERSION_1, _VERSION_2)
 """The statements that upgrade each version to the next; a released one is never edited."""
 
 _SETTINGS = (
@@ -64,6 +78,7 @@ class SqliteMarks(MarkStore):
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._cache: dict[str, Mark] = {}
+        self._feedback_cache: dict[str, tuple[Feedback, ...]] = {}
         self.changes = 0
 
     def of(self, run_id: str) -> Mark:
@@ -80,6 +95,35 @@ class SqliteMarks(MarkStore):
             "SELECT id, run_id, step, time, text, made FROM note WHERE run_id = ? ORDER BY id", run_id
         )
         return tuple(Note(*row) for row in rows)
+
+    def feedback(self, project: str) -> tuple[Feedback, ...]:
+        """The opinions on findings in a project, ordered by the finding."""
+        known = self._feedback_cache.get(project)
+        if known is None:
+            rows = self._read(
+                "SELECT project, finding, opinion, run_id, headline, note, made FROM feedback "
+                "WHERE project = ? ORDER BY finding",
+                project,
+            )
+            known = self._feedback_cache[project] = tuple(Feedback(*row) for row in rows)
+        return known
+
+    def give_feedback(self, feedback: Feedback) -> None:
+        """Saves an opinion; it replaces an earlier one on the same finding."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO feedback (project, finding, opinion, run_id, headline, note, made) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                astuple(feedback),
+            )
+
+    def withdraw_feedback(self, project: str, finding: str) -> bool:
+        """Deletes an opinion; False where there is none."""
+        with self._writing() as connection:
+            cursor = connection.execute(
+                "DELETE FROM feedback WHERE project = ? AND finding = ?", (project, finding)
+            )
+            return cursor.rowcount > 0
 
     def layout(self, page: str) -> dict[str, Any]:
         """The saved layout of a page; empty where there is none."""
@@ -144,7 +188,7 @@ class SqliteMarks(MarkStore):
                     connection.execute("ROLLBACK")
                 raise
             self.changes += 1
-            self._cache = {}
+            self._cache, self._feedback_cache = {}, {}
 
     @contextlib.contextmanager
     def _as_store_error(self) -> Iterator[None]:

@@ -42,6 +42,7 @@ _SENTENCES = {
     "accuracy": "Share of correct predictions.",
     "batch/samples": "Samples in the batches of a step, in sampled steps.",
     "batch/tokens": "Tokens in the batches of a step, in sampled steps.",
+    "batch/padding_ratio": "Share of the tokens of a batch that is padding, in sampled steps.",
     "batch_size": "Samples in a batch.",
     "compile/graph_breaks": "Graph breaks of the compiler since the previous reading.",
     "compile/recompiles": "Recompilations since the previous reading.",

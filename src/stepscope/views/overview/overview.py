@@ -70,7 +70,7 @@ def overview_of(
     alerts = alert_rows(run, marks, acknowledged)
     marked = event_marks(context, alerts)
     return Overview(
-        verdict=verdict_for(run, marks.muted(run.id), context.figures, context.diagnosis),
+        verdict=verdict_for(run, marks.muted(run.id, run.project), context.figures, context.diagnosis),
         tiles=(
             throughput_tile(context),
             step_time_tile(context),

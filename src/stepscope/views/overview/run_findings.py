@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.analysis.diagnose import Considered  # noqa: TC001 - the schema of the API reads it
 from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
+from stepscope.errors import NotFound
 from stepscope.schema import finding as schema
 from stepscope.schema.finding import Estimate, Evidence, Remedy, Severity
 from stepscope.schema.run import LIVE
+from stepscope.store.mark_store import Feedback
 from stepscope.views.logs.console_lines import Failure  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.logs.run_failure import failure_of
-from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.overview.run_verdict import findings_of, verdict_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from stepscope.reading import Run
+    from stepscope.store.mark_store import Opinion
     from stepscope.views.run_figures import RunFigures
+    from stepscope.views.runs.marks import Marks
 
     _Part = TypeVar("_Part", Evidence, Remedy, Estimate)
 
@@ -87,11 +91,13 @@ class Findings:
     findings: tuple[Finding, ...]
     considered: tuple[Considered, ...]
     """Checks that passed, or could not run."""
+    feedback: tuple[Feedback, ...]
+    """People's opinions on findings in the project of the run."""
 
 
-def findings_page_of(run: Run, muted: Collection[str], figures: RunFigures) -> Findings:
+def findings_page_of(run: Run, marks: Marks, figures: RunFigures) -> Findings:
     """Returns the diagnosis page of a run; an ended run that no agent has analysed is analysed now."""
-    diagnosis = run.diagnose()
+    diagnosis, muted = run.diagnose(), marks.muted(run.id, run.project)
     shown = listed_findings(run.findings(), muted)
     if not shown and run.status not in LIVE:
         shown = listed_findings((finding.as_dict() for finding in diagnosis.findings), muted)
@@ -100,6 +106,7 @@ def findings_page_of(run: Run, muted: Collection[str], figures: RunFigures) -> F
         failure=failure_of(run),
         findings=shown,
         considered=diagnosis.considered,
+        feedback=marks.feedback(run.project),
     )
 
 
@@ -107,6 +114,21 @@ def listed_findings(stored: Iterable[Mapping[str, Any]], muted: Collection[str])
     """Returns stored findings, each with whether it is muted; those that no page can show are left out."""
     findings = (_finding(document, muted) for document in stored if "key" in document)
     return tuple(finding for finding in findings if finding is not None)
+
+
+def feedback_on(run: Run, finding_id: str, opinion: Opinion, note: str, made: float) -> Feedback:
+    """Returns a person's opinion on a finding of a run; raises NotFound if the run has no such finding."""
+    headlines = {
+        str(finding.get("id")): str(finding.get("headline", ""))
+        for finding in findings_of(run, run.diagnose())
+    }
+    if finding_id not in headlines:
+        known = ", ".join(sorted(headlines))
+        raise NotFound(
+            f"The run {run.name!r} has no finding {finding_id!r}; "
+            + (f"it has: {known}." if known else "it has none.")
+        )
+    return Feedback(run.project, finding_id, opinion, run.id, headlines[finding_id], note, made)
 
 
 def _finding(stored: Mapping[str, Any], muted: Collection[str]) -> Finding | None:

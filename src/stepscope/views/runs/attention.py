@@ -69,7 +69,7 @@ def _of_problems(
     run: Run, marks: Marks, figures: RunFigures, findings: Sequence[dict[str, Any]]
 ) -> Iterator[_Reason]:
     """Yields problems that can still be acted on in a live run, and critical ones of an ended run."""
-    muted = marks.muted(run.id)
+    muted = marks.muted(run.id, run.project)
     severities: tuple[Severity, ...] = ("warning", "critical") if run.status in LIVE else ("critical",)
     for problem in problems_of(shown_findings(findings, muted), state_of(run, figures, muted)):
         severity = next((known for known in severities if known == problem.severity), None)

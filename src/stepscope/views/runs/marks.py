@@ -1,12 +1,12 @@
-"""The protocol for what people add to runs: names, tags, notes, colours, muted findings."""
+"""The protocol for what people add to runs: names, tags, notes, colours, opinions on findings."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from stepscope.store.mark_store import Note
+from stepscope.store.mark_store import Feedback, Note
 
-__all__ = ["Marks", "NoMarks", "Note"]
+__all__ = ["Feedback", "Marks", "NoMarks", "Note"]
 
 
 class Marks(Protocol):
@@ -27,8 +27,11 @@ class Marks(Protocol):
     def colour(self, run_id: str) -> str | None:
         """Returns its chosen colour; None if there is none."""
 
-    def muted(self, run_id: str) -> frozenset[str]:
-        """Returns the muted findings, by id or key."""
+    def muted(self, run_id: str, project: str) -> frozenset[str]:
+        """Returns the findings that are muted in a run or in its project, by id or key."""
+
+    def feedback(self, project: str) -> tuple[Feedback, ...]:
+        """Returns the opinions on findings in a project."""
 
 
 class NoMarks:
@@ -59,7 +62,12 @@ class NoMarks:
         del run_id
         return None
 
-    def muted(self, run_id: str) -> frozenset[str]:
+    def muted(self, run_id: str, project: str) -> frozenset[str]:
         """Returns no findings."""
-        del run_id
+        del run_id, project
         return frozenset()
+
+    def feedback(self, project: str) -> tuple[Feedback, ...]:
+        """Returns no opinions."""
+        del project
+        return ()

@@ -180,7 +180,7 @@ def run_row(run: Run, marks: Marks, now_ns: int, cache: FigureCache | None = Non
         gpu_worst_ratio=figures.gpu_worst_ratio,
         gpu_worst=figures.gpu_worst,
         peak_memory_bytes=figures.peak_memory_bytes,
-        verdict=verdict_for(run, marks.muted(run.id), figures, diagnosis),
+        verdict=verdict_for(run, marks.muted(run.id, run.project), figures, diagnosis),
         attention=None if attention is None else attention.what,
         # Alerts of an ended run are over.
         open_alerts=sum(process["resolved_ns"] is None for process in run.alerts()) if is_live else 0,

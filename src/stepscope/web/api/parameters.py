@@ -30,6 +30,7 @@ StateOf = Annotated[AppState, Depends(state_of)]
 RunId = Annotated[str, Path(min_length=1, max_length=300, description="The run's id, or its name.")]
 AlertId = Annotated[int, Path(ge=1, le=2**62, description="The alert's number.")]
 NoteId = Annotated[int, Path(ge=1, le=2**62, description="The note's number.")]
+FindingId = Annotated[str, Path(min_length=1, max_length=100, description="The id of the finding.")]
 ChannelName = Annotated[str, Path(min_length=1, max_length=100, description="The channel's name.")]
 RuleName = Annotated[str, Path(min_length=1, max_length=100, description="The rule's name.")]
 PageName = Annotated[

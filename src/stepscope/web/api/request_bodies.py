@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepscope.store.mark_store import Opinion  # noqa: TC001 - pydantic reads it
+
 Text = Annotated[str, Field(max_length=300)]
 Time = Annotated[str, Field(max_length=50, description="A duration such as `60s`, `2m` or `1h`.")]
 
@@ -27,6 +29,13 @@ class NewMarks(RequestBody):
     archived: bool = False
     colour: Annotated[str, Field(pattern=r"^(#[0-9a-fA-F]{6}|[a-z][a-z0-9-]{0,23})$")] | None = None
     muted: Annotated[list[Text], Field(max_length=500)] = []
+
+
+class NewFeedback(RequestBody):
+    """A person's opinion on a finding, which is muted in all runs of the project."""
+
+    opinion: Opinion
+    note: Annotated[str, Field(max_length=2000)] = ""
 
 
 class NewNote(RequestBody):

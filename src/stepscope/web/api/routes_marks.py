@@ -1,4 +1,4 @@
-"""Routes that change what people add to runs: names, tags, notes, layouts; and one that starts a demo run."""
+"""Routes that change what people add: names, tags, notes, opinions, layouts; and one that starts a demo run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from fastapi import APIRouter, Response
 from fastapi.exceptions import HTTPException
 
 from stepscope.errors import NotFound
-from stepscope.views.runs.marks import Note
+from stepscope.views.overview.run_findings import feedback_on
+from stepscope.views.runs.marks import Feedback, Note
 from stepscope.views.runs.run_rows import RunRow
 from stepscope.web.api.openapi import answer
-from stepscope.web.api.parameters import DONE, NoteId, PageName, RunId, StateOf
-from stepscope.web.api.request_bodies import Layout, NewMarks, NewNote
+from stepscope.web.api.parameters import DONE, FindingId, NoteId, PageName, RunId, StateOf
+from stepscope.web.api.request_bodies import Layout, NewFeedback, NewMarks, NewNote
 from stepscope.web.api.responses import json_response
 
 router = APIRouter(tags=["marks"])
@@ -39,6 +40,28 @@ def change_marks(state: StateOf, run_id: RunId, body: NewMarks) -> Response:
             changes["tags"] = list(dict.fromkeys(changes["tags"]))
         state.marks.change(run.id, **changes)
         return json_response(state.row(run))
+
+
+@router.put("/runs/{run_id}/feedback/{finding_id}", response_model=answer(Feedback))
+def give_feedback(state: StateOf, run_id: RunId, finding_id: FindingId, body: NewFeedback) -> Response:
+    """Saves that a finding is wrong or not wanted; it is muted in all runs of the project."""
+    with state.readers.open() as opened:
+        run = opened.run(run_id)
+        feedback = feedback_on(run, finding_id, body.opinion, body.note, state.now_ns() / 1e9)
+    state.marks.give_feedback(feedback)
+    return json_response(feedback)
+
+
+@router.delete(
+    "/runs/{run_id}/feedback/{finding_id}", status_code=204, response_class=Response, responses=DONE
+)
+def withdraw_feedback(state: StateOf, run_id: RunId, finding_id: FindingId) -> Response:
+    """Deletes an opinion on a finding, which is reported again."""
+    with state.readers.open() as opened:
+        run = opened.run(run_id)
+    if not state.marks.withdraw_feedback(run.project, finding_id):
+        raise NotFound(f"The project {run.project!r} has no feedback on {finding_id!r}.")
+    return Response(status_code=204)
 
 
 @router.post("/runs/{run_id}/notes", response_model=answer(Note))

@@ -161,7 +161,7 @@ def run_findings(state: StateOf, run_id: RunId) -> Response:
     with state.readers.open() as opened:
         run = opened.run(run_id)
         figures = state.kept.of(run, state.now_ns())
-        return json_response(findings_page_of(run, state.marks.muted(run.id), figures))
+        return json_response(findings_page_of(run, state.marks, figures))
 
 
 @router.get("/runs/{run_id}/logs", response_model=answer(Console))

@@ -35,7 +35,7 @@ def documents_checksum(state: AppState, run: Run) -> int:
 def documents(state: AppState, run: Run) -> list[tuple[DocumentKind, Document]]:
     """All alerts and findings of a run, each with the name of the event that sends it."""
     acknowledged = state.silences.read().acknowledged
-    findings = listed_findings(run.findings(), state.marks.muted(run.id))
+    findings = listed_findings(run.findings(), state.marks.muted(run.id, run.project))
     return [
         *(("alert", plain(row)) for row in alert_rows(run, state.marks, acknowledged)),
         *(("finding", plain(finding)) for finding in findings),
