@@ -100,8 +100,18 @@ def append(store: SqliteStore, columns, steps=None, times_ns=None, of: Source | 
         )
 
 
+WAITS = {
+    "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
+    "headline": "41% waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
+    "open": True, "muted": False,
+    "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
+    "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
+    "how": "", "refs": [],
+}  # fmt: skip
+
+
 def rich_store(folder: Path) -> SqliteStore:
-    """A run of two ranks and two segments, the second of which repeats steps; a GPU; an alert; a finding."""
+    """A run of two ranks and two segments, the second of which repeats steps; a GPU; an alert."""
     store = SqliteStore(folder / "store.sqlite")
     with store.transaction():
         for rank in (0, 1):

@@ -12,7 +12,7 @@ from stepscope.errors import StoreError
 from stepscope.store.mark_store import Feedback, Mark
 from stepscope.store.open import open_marks
 from stepscope.store.sqlite.sqlite_marks import MIGRATIONS
-from tests.web.asking import API, RUN, app_of, ask, error_of, get
+from tests.web.asking import API, RUN, WAITS, app_of, ask, error_of, get
 
 MARKS = f"{API}/runs/{RUN}/marks"
 NOTES = f"{API}/runs/{RUN}/notes"
@@ -97,14 +97,6 @@ def test_a_run_without_marks_has_default_values(tmp_path) -> None:
     marks.close()
 
 
-WAITS = {
-    "id": "input.exposed_wait", "key": "input.exposed_wait", "title": "Waits for data",
-    "headline": "41% waits", "detail": "", "severity": "warning", "confidence": 0.9, "share": 0.4,
-    "open": True, "muted": False,
-    "first_step": 1, "last_step": 2, "first_time": 1.0, "last_time": 2.0, "rank": None, "device": "",
-    "evidence": [], "chart": None, "ruled_out": [], "remedies": [], "tries": [], "estimate": None,
-    "how": "", "refs": [],
-}  # fmt: skip
 FEEDBACK = f"{API}/runs/{RUN}/feedback/input.exposed_wait"
 
 

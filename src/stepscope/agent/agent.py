@@ -19,6 +19,7 @@ from stepscope.agent.process.report import explain_error, own_report, write_repo
 from stepscope.agent.process.wake import open_wake
 from stepscope.agent.run_settings import RunSettingsRegistry
 from stepscope.agent.sampling import SamplerPool
+from stepscope.agent.verdict_line import VerdictLine
 from stepscope.errors import StoreError, StoreUnavailable
 from stepscope.store import retention
 
@@ -68,7 +69,9 @@ class Agent:
         self._run_settings = RunSettingsRegistry(folder, store)
         settings_of = self._run_settings.get
         self._alerting = Alerting(folder, store, settings_of)
-        self._diagnosis = LiveDiagnosis(store, lambda run_id: settings_of(run_id).detectors, now)
+        self._diagnosis = LiveDiagnosis(
+            store, lambda run_id: settings_of(run_id).detectors, now, report=VerdictLine(folder).report
+        )
         listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis)
         self._feeds = Feeds(Exporters(settings_of).for_run, now, listeners)
         self._ingest = Ingest(folder, store, now=now, feeds=self._feeds, is_in_place=is_in_place)

@@ -69,6 +69,8 @@ class _WatchedRun:
     has_new_steps: bool = True
     is_rank_live: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     """Whether each of its ranks still records, by segment, rank and process."""
+    first_rank: Process | None = None
+    """The newest process of rank 0."""
     checks_digest: tuple[object, ...] = ()
     """The checks that were last stored, in short."""
     findings: dict[str, _FindingState] = field(default_factory=dict)
@@ -101,10 +103,14 @@ class LiveDiagnosis:
         now: Callable[[], float] = time.monotonic,
         now_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.thread_time,
+        report: Callable[..., None] = lambda _process, _diagnosis, **_: None,
     ) -> None:
-        """`options_of` returns the detector options in the settings of a run."""
+        """`options_of` returns the detector options in the settings of a run.
+
+        `report` is called with the process of rank 0, each diagnosis, and whether the run `has_ended`.
+        """
         self._store, self._options_of = store, options_of
-        self._now, self._now_ns, self._clock = now, now_ns, clock
+        self._now, self._now_ns, self._clock, self._report = now, now_ns, clock, report
         self._runs: dict[str, _WatchedRun] = {}
         self._diagnosticians: dict[str, Diagnostician] = {}
         """By their options; most runs have none."""
@@ -131,6 +137,8 @@ class LiveDiagnosis:
             run = self._runs[process.run_id] = _WatchedRun(self._now() + EVERY_S)
             self._contain(lambda: self._restore_open(process.run_id))
         run.is_rank_live[process.segment, process.rank, process.pid] = process.status in LIVE
+        if process.rank == 0:
+            run.first_rank = process
 
     def on_event(self, run_id: str, event: Event) -> None:
         """Does nothing: events are read with the window."""
@@ -199,6 +207,8 @@ class LiveDiagnosis:
                     closed.append(key)
         if opened or closed:
             self._store_changes(run_id, run, opened, closed)
+        if run.first_rank is not None:
+            self._report(run.first_rank, diagnosis, has_ended=run.has_ended)
 
     def _diagnostician(self, run_id: str) -> Diagnostician:
         options = self._options_of(run_id)

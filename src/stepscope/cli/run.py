@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not look for a training in the command; record only the command itself",
     )
     parser.add_argument(
-        "--quiet", action="store_true", help="print neither the name of the run nor what is watched"
+        "--quiet", action="store_true", help="print nothing of stepscope's own: no names, no verdict"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
 
@@ -63,7 +63,10 @@ def run(options: argparse.Namespace) -> int:
         say("Name the run to resume, as in: stepscope run --resume --name mnist -- python train.py")
         return MISUSED
     settings = replace(
-        settings, run=options.name or settings.run, project=options.project or settings.project
+        settings,
+        run=options.name or settings.run,
+        project=options.project or settings.project,
+        agent=replace(settings.agent, verdict=settings.agent.verdict and not options.quiet),
     )
     try:
         observed = Observed(command, folder, settings, attach=_attach_option(options, settings))

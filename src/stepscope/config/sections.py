@@ -101,6 +101,9 @@ class Agent(Section):
     stall_after_s: Annotated[float, Range(1)] = 60.0
     """A run without a record for this long counts as stalled."""
 
+    verdict: bool = True
+    """Whether a training in a terminal says there how it is doing: after 100 steps and at its end."""
+
 
 @dataclass(frozen=True)
 class Sampler(Section):

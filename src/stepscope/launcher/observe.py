@@ -133,6 +133,8 @@ class Observed:
         """The environment that makes a monitor in the command join this run and segment."""
         if self._is_recorded and self.attaches:
             inherited = attached(inherited, is_quiet=self._attach == "quiet")
+        if not self._settings.agent.verdict:
+            inherited = {**inherited, "STEPSCOPE_AGENT__VERDICT": "false"}
         return {
             **inherited,
             "STEPSCOPE_RUN": self.identity.name,

@@ -15,7 +15,7 @@ from stepscope.config.sections import Alerts, Settings
 from stepscope.schema.series import Source
 from stepscope.web.app import create_app
 from stepscope.web.server.options import ServerOptions
-from tests.web.asking import API, BEGUN_NS, NS, RUN, app_of, append, ask, error_of, get, process, times
+from tests.web.asking import API, BEGUN_NS, NS, RUN, WAITS, app_of, append, ask, error_of, get, process, times
 
 ANSWERS = {
     "/health": "/health",
@@ -42,6 +42,10 @@ ANSWERS = {
 CHANGES = {
     ("put", "/runs/{run_id}/marks"): (f"/runs/{RUN}/marks", {"tags": ["a"]}),
     ("post", "/runs/{run_id}/notes"): (f"/runs/{RUN}/notes", {"text": "a note", "step": 3}),
+    ("put", "/runs/{run_id}/feedback/{finding_id}"): (
+        f"/runs/{RUN}/feedback/input.exposed_wait",
+        {"opinion": "not_wanted"},
+    ),
     ("put", "/layouts/{page}"): ("/layouts/home", {"charts": []}),
     ("post", "/alerts/rules/check"): ("/alerts/rules/check", {"when": "loss > 1", "run": RUN}),
     ("post", "/channels/{name}/test"): ("/channels/console/test", None),
@@ -75,8 +79,10 @@ def test_an_answer_has_every_field_of_its_schema_and_no_other(app, path: str) ->
 
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
-def test_the_answer_to_a_change_fits_its_schema(app, state, method: str, path: str) -> None:
+def test_the_answer_to_a_change_fits_its_schema(app, state, store, method: str, path: str) -> None:
     state.demo.play = lambda: "demo-1"
+    with store.transaction():
+        store.put_finding(RUN, WAITS, 10**9)
     address, body = CHANGES[method, path]
     response = ask(app, API + address, method.upper(), json=body)
     assert response.status_code == 200, response.text

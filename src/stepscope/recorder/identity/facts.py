@@ -93,6 +93,8 @@ def _settings_for_agent(settings: Settings) -> dict[str, Any]:
         changed["retention"] = asdict(settings.store.retention)
     if settings.agent.stall_after_s != Agent().stall_after_s:
         changed["stall_after_s"] = settings.agent.stall_after_s
+    if not settings.agent.verdict:
+        changed["shows_verdict"] = False
     return changed
 
 

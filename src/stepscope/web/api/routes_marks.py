@@ -1,4 +1,4 @@
-"""Routes that change what people add: names, tags, notes, opinions, layouts; and one that starts a demo run."""
+"""Routes that change what people add: names, tags, notes, opinions, layouts; and one to start a demo run."""
 
 from __future__ import annotations
 

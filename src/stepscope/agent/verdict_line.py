@@ -1,0 +1,81 @@
+"""Writes how a run is doing into the terminal of its training: after 100 steps, and at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from stepscope.alerts.delivery.training_console import PROC, open_console, painted, wrapped
+from stepscope.analysis.verdict import RunState, verdict_of
+from stepscope.errors import StoreError
+from stepscope.schema.run import FAILED
+from stepscope.store.open import open_marks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepscope.analysis.diagnose import Diagnosis
+    from stepscope.analysis.verdict import Verdict
+    from stepscope.schema.run import Process
+
+MIN_STEPS = 100
+COLOURS = {"critical": "1;31", "warning": "33", "notice": "36"}
+CLEAR_LINE = "\r\x1b[K"
+"""Removes an unfinished line, such as a progress bar, which is drawn again after ours."""
+TOO_EARLY = ("few_steps", "not_checked", "machine")
+"""Verdicts that say nothing about a run."""
+
+
+class VerdictLine:
+    """Writes verdicts for the runs of a store folder, as far as their trainings have a terminal."""
+
+    def __init__(self, folder: Path, proc: Path = PROC) -> None:
+        self._folder, self._proc = folder, proc
+        self._reported: set[str] = set()
+
+    def report(self, process: Process, diagnosis: Diagnosis, *, has_ended: bool) -> None:
+        """Writes the verdict on a run when it has had 100 steps, and when it has ended."""
+        run_id = process.run_id
+        is_due = has_ended or (diagnosis.checks.examined >= MIN_STEPS and run_id not in self._reported)
+        is_here = process.host == os.uname().nodename
+        if not (is_due and is_here and process.facts.get("shows_verdict", True)):
+            return
+        verdict = self._verdict(process, diagnosis, has_ended=has_ended)
+        if verdict.id in TOO_EARLY:
+            return
+        self._reported.add(run_id)
+        if has_ended:
+            self._reported.discard(run_id)
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
+            self._write(process, verdict)
+
+    def _verdict(self, process: Process, diagnosis: Diagnosis, *, has_ended: bool) -> Verdict:
+        muted: frozenset[str] = frozenset()
+        with contextlib.closing(open_marks(self._folder)) as marks, contextlib.suppress(StoreError):
+            muted = marks.muted(process.run_id, process.project)
+        findings = [finding.as_dict() for finding in diagnosis.findings]
+        shown = [finding for finding in findings if muted.isdisjoint((finding["id"], finding["key"]))]
+        state = None
+        if process.status in FAILED:
+            state = RunState(
+                is_live=not has_ended,
+                status=process.status,
+                reason=process.reason,
+                points=diagnosis.checks.examined,
+            )
+        return verdict_of(shown, diagnosis.checks, state)
+
+    def _write(self, process: Process, verdict: Verdict) -> None:
+        stream = open_console(process.pid, self._proc)
+        if stream is None:
+            return
+        with stream:
+            if not stream.isatty():
+                return
+            advice = f" Try: {', '.join(verdict.tries)}." if verdict.tries else ""
+            line = f"{process.name}: {verdict.headline}{advice} Details: stepscope diagnose "
+            text = "\n".join(wrapped(f"stepscope: {line}{shlex.quote(process.name)}", stream))
+            colour = COLOURS.get(verdict.severity)
+            stream.write(f"{CLEAR_LINE}{painted(text, colour, stream) if colour else text}\n")
