@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.gpu_readings import GPU_EVENT, GPU_KEYS, OWN_MEMORY, UTILIZATION, gpus_of
+from stepscope.analysis.gpu.gpu_readings import GPU_EVENT, GPU_KEYS, OWN_MEMORY, UTILIZATION, gpus_of
 from stepscope.analysis.wording import percent
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import MachineDetector, TooLittleEvidence
@@ -15,7 +15,7 @@ from stepscope.number_format import size
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
 
 if TYPE_CHECKING:
-    from stepscope.analysis.gpu_readings import Gpu
+    from stepscope.analysis.gpu.gpu_readings import Gpu
     from stepscope.schema.window import Floats, RankWindow, Window
 
 COUNT, USED, TOTAL = "gpu/process_count", "gpu/memory_used_bytes", "gpu/memory_total_bytes"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
-from stepscope.analysis.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
+from stepscope.analysis.gpu.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import MachineDetector
 from stepscope.schema.finding import SEVERITIES, Chart, Evidence, Finding, Remedy
 
 if TYPE_CHECKING:
-    from stepscope.analysis.gpu_readings import Gpu
+    from stepscope.analysis.gpu.gpu_readings import Gpu
     from stepscope.schema.finding import Severity
     from stepscope.schema.window import RankWindow, Window
 

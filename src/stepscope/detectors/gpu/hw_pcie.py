@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
+from stepscope.analysis.gpu.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
 from stepscope.analysis.wording import percent
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import MachineDetector, TooLittleEvidence
@@ -17,7 +17,7 @@ from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.analysis.gpu_readings import Gpu
+    from stepscope.analysis.gpu.gpu_readings import Gpu
     from stepscope.schema.window import RankWindow, Window
 
 GENERATION, WIDTH = "gpu/pcie_generation", "gpu/pcie_width"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
+from stepscope.analysis.gpu.gpu_readings import GPU_EVENT, GPU_KEYS, gpus_of
 from stepscope.analysis.wording import number, percent
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import MachineDetector, TooLittleEvidence
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
 
 if TYPE_CHECKING:
-    from stepscope.analysis.gpu_readings import Gpu
+    from stepscope.analysis.gpu.gpu_readings import Gpu
     from stepscope.schema.finding import Severity
     from stepscope.schema.window import RankWindow, Window
 

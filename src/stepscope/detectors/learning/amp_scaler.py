@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.half_precision import BF16, SETUP_EVENT, SKIPPED, is_half
+from stepscope.analysis.gpu.half_precision import BF16, SETUP_EVENT, SKIPPED, is_half
 from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import percent
 from stepscope.config.bounds import Range

@@ -1,0 +1,1 @@
+"""Reads of GPUs: what limits the steps, number formats, memory."""
