@@ -167,3 +167,25 @@ def test_a_run_without_a_rank_has_no_window_and_one_without_steps_an_empty_one(s
     assert build_window(store, "nobody", REQUEST) is None
     begin(store)
     assert build_window(store, "r", REQUEST).ranks == ()
+
+
+def test_a_key_that_ends_in_an_asterisk_stands_for_all_keys_with_this_beginning(store) -> None:
+    begin(store)
+    layers = {f"norm/layer.{number}": np.full(10, float(number)) for number in (2, 0, 1)}
+    others = {"norm": np.ones(10), "normal": np.ones(10), "norms/a": np.ones(10), "loss": np.ones(10)}
+    log(store, {"step_seconds": np.ones(10), **layers, **others}, range(10))
+    [rank] = build_window(store, "r", WindowRequest(frozenset({"norm/*"}))).ranks
+    assert rank.columns.keys() == {"step_seconds", *layers}
+    assert list(rank.below("norm")) == ["layer.2", "layer.0", "layer.1"]  # in the order of the model
+    assert rank.below("norm")["layer.2"].values.tolist() == [2.0] * 10
+    assert rank.below("nor") == {}
+
+
+def test_of_thousands_of_keys_with_one_beginning_only_the_first_64_are_read(store) -> None:
+    begin(store)
+    many = {f"norm/{number:05}": np.ones(1) for number in range(5000)}
+    log(store, {"step_seconds": np.ones(1)}, range(1))
+    log(store, many, range(1))
+    [rank] = build_window(store, "r", WindowRequest(frozenset({"norm/*", "other/*"}))).ranks
+    assert list(rank.below("norm")) == [f"{number:05}" for number in range(64)]
+    assert rank.below("other") == {}

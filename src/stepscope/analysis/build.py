@@ -40,6 +40,12 @@ ROWS = 2048
 
 COURSE_BUCKETS = 128
 
+ANY = "/*"
+"""A requested key with this end stands for the keys that begin with what is before the asterisk."""
+
+MAX_KEYS = 64
+"""Maximum number of such keys: as many as a model has layers that are recorded."""
+
 _ALWAYS = (
     STEP_SECONDS,
     SAMPLED_RATIO,
@@ -62,6 +68,7 @@ class WindowRequest:
     """What a window must contain: keys, courses and event kinds of the detectors that will read it."""
 
     keys: frozenset[str] = frozenset()
+    """One that ends in `/*` stands for all keys with this beginning, the first 64 of them."""
     courses: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
     rows: int = field(default=ROWS)
@@ -73,7 +80,7 @@ def build_window(reader: Reader, run_id: str, request: WindowRequest) -> Window 
     if not processes:
         return None
     segment = segments_of(processes)[-1]
-    keys = sorted({*request.keys, *COMPILED, *_ALWAYS})
+    keys = sorted({*_expanded(reader, run_id, request.keys), *COMPILED, *_ALWAYS})
     newest = reader.newest(run_id, segment.id, keys, request.rows)
     another = {
         event.rank: event.step
@@ -95,6 +102,16 @@ def build_window(reader: Reader, run_id: str, request: WindowRequest) -> Window 
         {process.rank: process.facts for process in segment.processes if process.role == "rank"},
         _remaining_s(reader, segment, with_steps),
     )
+
+
+def _expanded(reader: Reader, run_id: str, keys: frozenset[str]) -> set[str]:
+    """Returns the keys, with those that a run has in the place of each that ends in `/*`."""
+    expanded = {key for key in keys if not key.endswith(ANY)}
+    for key in keys - expanded:
+        prefix = key.removesuffix("*")
+        page = reader.keys(run_id, "step", limit=MAX_KEYS, after=prefix)
+        expanded.update(info.key for info in page if info.key.startswith(prefix))
+    return expanded
 
 
 def _remaining_s(reader: Reader, segment: SegmentInfo, ranks: Sequence[RankWindow]) -> float | None:

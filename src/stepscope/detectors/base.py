@@ -29,10 +29,11 @@ class Detector(ABC):
     """When it reports a finding."""
 
     requires: ClassVar[tuple[tuple[str, ...], ...]]
-    """Keys it needs, logged or sampled from the machine; one of each group is enough."""
+    """Keys it needs, logged or sampled from the machine; one of each group is enough. A key that ends in `/*`
+    stands for all keys with this beginning, the first 64 of them."""
 
     reads: ClassVar[tuple[str, ...]] = ()
-    """Other keys it reads if they were recorded, including those of the machine."""
+    """Other keys it reads if they were recorded, including those of the machine; `/*` is allowed, too."""
 
     courses: ClassVar[tuple[str, ...]] = ()
     """Keys it reads over the whole segment, not only the window; of sampled ones, all newest readings."""

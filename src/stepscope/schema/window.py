@@ -69,6 +69,14 @@ class RankWindow:
         """The first of these keys that was recorded."""
         return next((key for key in keys if key in self.columns), None)
 
+    def below(self, prefix: str) -> dict[str, Column]:
+        """The columns whose keys begin with this and a slash, by the rest of the key, in recorded order."""
+        return {
+            key.removeprefix(f"{prefix}/"): column
+            for key, column in self.columns.items()
+            if key.startswith(f"{prefix}/")
+        }
+
     def where(self, *keys: str, steady: bool = True) -> Flags:
         """The steps at which all of these keys have finite values."""
         selected = self.steady.copy() if steady else self.steady | True
