@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -45,6 +46,44 @@ def test_layers_are_recorded_more_seldom_than_the_whole(taken: RecordedMetrics) 
     gradients.close()
     assert len(taken.of("gradient_norm")) == 200
     assert 5 < len(taken.of("gradient_norm/0")) < 45
+
+
+def test_the_first_ten_samples_are_recorded_layer_by_layer(taken: RecordedMetrics) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    gradients = watched(taken, model, optimizer, draw=lambda: 0.9)
+    for _ in range(15):
+        loss_of(model).backward()
+        optimizer.step()
+    gradients.close()
+    assert len(taken.of("gradient_norm/0")) == 10
+
+
+@pytest.mark.parametrize("is_sampled", [True, False])
+def test_the_limit_of_clipping_is_recorded_with_the_norm(taken: RecordedMetrics, is_sampled: bool) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = itertools.chain([1.0, 1.0, 0.0], itertools.repeat(1.0))  # nothing but the norm that is there
+    options = {} if is_sampled else {"draw": lambda: next(draws)}
+    gradients = watched(taken, model, optimizer, **options)
+    loss_of(model).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    optimizer.step()
+    row = gradients.after_step(0)
+    gradients.close()
+    assert row["gradient_clip_limit"] == 0.5
+    assert len(taken.of("gradient_norm")) == 1
+
+
+def test_clipping_of_a_part_of_the_model_has_no_limit_for_the_whole(taken: RecordedMetrics) -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gradients = watched(taken, model, optimizer)
+    loss_of(model).backward()
+    nn.utils.clip_grad_norm_(model[0].parameters(), 0.5)
+    optimizer.step()
+    assert "gradient_clip_limit" not in gradients.after_step(0)
+    gradients.close()
 
 
 def test_without_layers_only_the_whole_is_recorded(taken: RecordedMetrics) -> None:

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from stepscope.steps.evidence.batch_contents import BatchTensor, CurrentBatch, count_samples, describe_batch
+from stepscope.steps.evidence.batch_contents import (
+    PADDING,
+    BatchSize,
+    BatchTensor,
+    CurrentBatch,
+    count_samples,
+    describe_batch,
+    padding_share,
+)
 
 IMAGES, LABELS = torch.zeros(32, 3, 8, 8), torch.zeros(32, dtype=torch.long)
 IDS = torch.zeros(8, 128, dtype=torch.long)
@@ -114,3 +122,87 @@ def test_of_a_batch_left_in_the_middle_only_the_description_stays() -> None:
     del batch
     assert kept() is None
     assert hand.described() == [BatchTensor("", (4, 4), "float32", "cpu")]
+
+
+def padded(lengths, length=64, value=0) -> torch.Tensor:
+    """Rows of tokens that end with padding."""
+    ids = torch.randint(1, 100, (len(lengths), length), generator=torch.Generator().manual_seed(0))
+    for row, used in zip(ids, lengths, strict=True):
+        row[used:] = value
+    return ids
+
+
+TEXTS = padded([16, 32, 48, 64])
+SHARE = (48 + 32 + 16) / 256
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"input_ids": TEXTS, "attention_mask": (TEXTS != 0).long()},
+        {"input_ids": TEXTS, "attention_mask": TEXTS != 0},
+        {"input_ids": TEXTS.flip(1), "attention_mask": (TEXTS.flip(1) != 0).float()},
+        UserDict(input_ids=TEXTS),
+        {"input_ids": TEXTS, "labels": TEXTS},
+        (TEXTS, torch.zeros(4)),
+        ({"input_ids": TEXTS}, torch.zeros(4)),
+        TEXTS,
+        TEXTS.numpy(),
+        padded([16, 32, 48, 64], value=50256),
+    ],
+    ids=[
+        "mask of numbers",
+        "mask of flags",
+        "padding on the left",
+        "mapping",
+        "labels",
+        "pair",
+        "pair with mapping",
+        "tensor",
+        "array",
+        "other padding",
+    ],
+)
+def test_padding_is_counted_in_masks_and_at_the_ends_of_rows(batch: Any) -> None:
+    assert padding_share(batch) == pytest.approx(SHARE)
+
+
+def test_a_mask_without_zeros_says_that_there_is_no_padding() -> None:
+    assert padding_share({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}) == 0
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        padded([64] * 8),
+        (padded([64] * 8) < 10).long(),
+        padded([16, 16, 16]),
+        padded([4, 8], length=12),
+        torch.zeros(8, 64, dtype=torch.long),
+        torch.zeros(8, 64),
+        IMAGES,
+        (IMAGES, LABELS),
+        {"input_ids": TEXTS, "attention_mask": torch.zeros(4, 1, 1, 64)},
+        {"input_ids": TEXTS, "attention_mask": torch.where(TEXTS == 0, -1e9, 0.0)},
+        {"input_ids": TEXTS, "attention_mask": (TEXTS != 0).bfloat16()},
+        {"input_ids": TEXTS.to("meta"), "attention_mask": TEXTS.to("meta")},
+        {"input_ids": None, "attention_mask": None},
+        padded([100, 900], length=200_000),
+        {},
+        [],
+        None,
+        "text",
+        7,
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_padding_is_not_guessed(batch: Any) -> None:
+    assert padding_share(batch) is None
+
+
+def test_the_padding_of_a_batch_is_not_multiplied_by_its_micro_batches() -> None:
+    batch = CurrentBatch()
+    batch.held, batch.micro_steps = (TEXTS, TEXTS), 4
+    values = BatchSize(batch).read(1)
+    assert values[PADDING] == pytest.approx(SHARE)
+    assert values["batch/tokens"] == 4 * 256

@@ -59,6 +59,28 @@ def was_checked(setup: dict[str, Any]) -> bool:
     return setup["not_updated"] == {"tensors": 0, "parameters": 0, "names": []}
 
 
+@pytest.mark.parametrize(
+    ("resets", "kept", "changes"),
+    [
+        (lambda optimizer: None, 4, 1),
+        (lambda optimizer: optimizer.zero_grad(), 0, 0),
+        (lambda optimizer: optimizer.zero_grad(set_to_none=False), 4, 2),
+    ],
+)
+def test_gradients_that_are_kept_are_told_from_those_that_are_replaced(recorded, resets, kept, changes):
+    def loop(monitor: Any) -> None:
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        monitor.watch(model, optimizer)
+        for _ in range(STEPS):
+            resets(optimizer)
+            model(torch.ones(6, 4)).square().mean().backward()
+            optimizer.step()
+
+    fields = recorded(loop)["kept_gradients"]
+    assert fields == {"tensors": 4, "kept": kept, "changes_per_step": changes}
+
+
 @pytest.mark.parametrize("in_batches", [False, True])
 @pytest.mark.parametrize("names_optimizer", [False, True])
 def test_a_head_that_was_replaced_after_the_optimizer_was_created_is_reported(

@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from stepscope.steps.evidence.training_setup import TrainingSetup, is_compiled, parameters, switches
+from stepscope.steps.evidence.training_setup import (
+    TrainingSetup,
+    is_compiled,
+    layers,
+    output_features,
+    parameters,
+    switches,
+)
 from stepscope.steps.memory.out_of_memory import WatchedObjects
 
 
@@ -52,6 +59,20 @@ def test_the_setup_is_recorded_after_the_first_step(recorded: RecordedEvents) ->
     assert (fields["compiled"], fields["wrappers"]) == (False, [])
     assert fields["threads"] == torch.get_num_threads()
     assert fields["default_dtype"] == "float32"
+
+
+def test_parameters_are_counted_by_the_class_of_their_layer() -> None:
+    shared = nn.Linear(4, 4, bias=False)
+    model = nn.Sequential(nn.Conv2d(3, 2, 3, bias=False), shared, shared, nn.Linear(4, 1))
+    assert layers([model]) == {"layers": {"Conv2d": 54, "Linear": 21}, "channels_last": False}
+    model.to(memory_format=torch.channels_last)
+    assert layers([model])["channels_last"] is True
+    assert layers([nn.Conv2d(3, 2, 1)]) == {"layers": {"Conv2d": 8}}, "both formats are the same"
+
+
+def test_only_the_classes_with_most_parameters_are_recorded() -> None:
+    parts = [type(f"Layer{width}", (nn.Linear,), {})(width, 1) for width in range(1, 12)]
+    assert list(layers([nn.Sequential(*parts)])["layers"]) == [f"Layer{width}" for width in range(11, 3, -1)]
 
 
 def test_an_unchanged_setup_is_not_recorded_again(recorded: RecordedEvents) -> None:
@@ -100,6 +121,13 @@ def test_a_compiled_model_is_known_by_either_way_of_compiling() -> None:
     inner = nn.Sequential(nn.Linear(2, 2))
     inner[0].compile(backend="eager")
     assert is_compiled(inner)
+
+
+def test_the_outputs_of_the_last_linear_layer_are_recorded() -> None:
+    assert output_features([nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3), nn.Softmax(1))]) == {
+        "output_features": 3
+    }
+    assert output_features([nn.Conv2d(3, 2, 1)]) == {}
 
 
 def test_a_wrapper_is_known_by_its_name_with_the_options_that_are_on() -> None:

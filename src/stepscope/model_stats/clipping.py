@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    Listener = Callable[[Any, Any], None]
-    """Called with the parameters to clip and the norm of their gradients, a tensor."""
+    Listener = Callable[[Any, Any, Any], None]
+    """Called with the parameters to clip, the norm of their gradients, a tensor, and the norm allowed."""
 
 _NAME = "_clip_grads_with_norm_"
 
@@ -52,7 +52,7 @@ def _observed(torch: ModuleType, original: Callable[..., None]) -> Callable[...,
     def clip(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **options: Any) -> None:
         if not is_compiling() and isinstance(parameters, list | tuple):
             for listener in _listeners:
-                listener(parameters, total_norm)
+                listener(parameters, total_norm, max_norm)
         original(parameters, max_norm, total_norm, *rest, **options)
 
     return clip

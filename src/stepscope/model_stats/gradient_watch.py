@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 UPDATE_RATIO = "update_ratio"
 SAMPLED = "gradient_sampled_ratio"
+CLIP_LIMIT = "gradient_clip_limit"
 
 GRADIENT_SHARE, TOTAL_SHARE, UPDATE_SHARE = 0.6, 0.2, 0.2
 """Shares of the budget for gradient samples, for norms that clipping has computed, and for weight updates."""
 
-LAYERS_EVERY = 10
-"""One in this many gradient samples is recorded layer by layer; all of them are checked."""
+LAYERS_FIRST, LAYERS_EVERY = 10, 10
+"""So many gradient samples, then one in so many, are recorded layer by layer; all of them are checked."""
 
 UPDATES_EVERY = 100
 """Weights are compared in at most one of this many steps: it takes two passes over a sample of them."""
@@ -91,9 +92,8 @@ class GradientWatch:
         )
         self._step_time = TypicalTime()
         self._last_step_ns = self._spent_ns = self._sampling_ns = 0
-        self._has_hooks = self._has_begun = self._has_sampled = self._compares_weights = False
-        self._has_clipped = False
-        self._skipped_steps = 0
+        self._has_hooks = self._has_begun = self._has_clipped = self._compares_weights = False
+        self._skipped_steps = self._samples = 0
         self._clipped: set[int] = set()
         self._gradient_sample: GradientSample | None = None
         self._weight_sample: WeightSample | None = None
@@ -171,10 +171,10 @@ class GradientWatch:
         read_bytes = sum(int(parameter.element_size() * parameter.numel()) for parameter in on_device)
         return 1e9 * read_bytes / DEVICE_BYTES_PER_SECOND
 
-    def _on_clipping(self, parameters: Any, total: Any) -> None:
-        self._hooks.run(self._sample_at_clipping, parameters, total, is_due=self._is_due_at_clipping)
+    def _on_clipping(self, parameters: Any, total: Any, limit: Any) -> None:
+        self._hooks.run(self._sample_at_clipping, parameters, total, limit, is_due=self._is_due_at_clipping)
 
-    def _is_due_at_clipping(self, parameters: Any, total: Any) -> bool:
+    def _is_due_at_clipping(self, parameters: Any, total: Any, _limit: Any) -> bool:
         indices, is_whole = self._parameter_lookup.of_clipping(parameters)
         if not indices:
             return False
@@ -187,8 +187,10 @@ class GradientWatch:
             return True
         return is_whole and not hasattr(total, "to_local") and self._total_sampling.is_due(self._step_time.ns)
 
-    def _sample_at_clipping(self, parameters: Any, total: Any) -> None:
+    def _sample_at_clipping(self, parameters: Any, total: Any, limit: Any) -> None:
         began = perf_counter_ns()
+        if isinstance(limit, int | float) and self._parameter_lookup.of_clipping(parameters)[1]:
+            self._row[CLIP_LIMIT] = float(limit)
         if self._gradient_sample is not None:
             self._gradient_sample.add(self._parameter_lookup.of_clipping(parameters)[0])
             self._spent_ns += perf_counter_ns() - began
@@ -248,10 +250,11 @@ class GradientWatch:
         if figures is None:
             return
         keys, values = figures
-        self._row = {SAMPLED: self._gradient_sampling.rate(self._step_time.ns)}
-        thorough = not self._has_sampled or self._draw() < 1 / LAYERS_EVERY
-        self._has_sampled = True
-        recorded = len(keys) if thorough and self._with_layers else _count_before_layers(keys)
+        self._row[SAMPLED] = self._gradient_sampling.rate(self._step_time.ns)
+        thorough = not self._samples or self._draw() < 1 / LAYERS_EVERY
+        has_layers = self._with_layers and (thorough or self._samples < LAYERS_FIRST)
+        self._samples += 1
+        recorded = len(keys) if has_layers else _count_before_layers(keys)
         self._sink.record_tensor(keys[:recorded], values[:recorded])
         self._judge(keys, values, thorough=thorough)
 

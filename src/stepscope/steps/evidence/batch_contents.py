@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepscope.steps.step_timer import StepTimer
 
-SAMPLES, TOKENS = "batch/samples", "batch/tokens"
+SAMPLES, TOKENS, PADDING = "batch/samples", "batch/tokens", "batch/padding_ratio"
 
-INPUT_IDS = "input_ids"
-"""The usual name of a text model's token tensor."""
+INPUT_IDS, MASK = "input_ids", "attention_mask"
+"""The usual names of a text model's token tensor, and of the mask of the tokens that are not padding."""
+
+MAX_COUNTED = 2**18
+"""Padding is not counted in larger tensors."""
+
+MIN_LENGTH = 16
+"""Without a mask, padding is counted in rows of at least this length: shorter ones are rarely text."""
 
 MAX_TENSORS = 16
 MAX_DEPTH = 4
@@ -64,18 +71,21 @@ class CurrentBatch:
 
 
 class BatchSize:
-    """The samples and tokens of the step that has just ended, from the size of its last batch."""
+    """The samples, tokens and padding of the step that has just ended, from its last batch."""
 
     def __init__(self, batch: CurrentBatch) -> None:
         self._batch = batch
 
     def read(self, steps: int) -> Mapping[str, float]:
-        """The samples and tokens of the last step; empty if they cannot be determined."""
+        """The samples, tokens and padding of the last step, without those that cannot be determined."""
         del steps
-        samples, tokens = count_samples(self._batch.held)
+        batch = self._batch.held
+        samples, tokens = count_samples(batch)
         counts = {SAMPLES: samples, TOKENS: tokens}
         micro_steps = self._batch.micro_steps
-        return {key: float(count * micro_steps) for key, count in counts.items() if count is not None}
+        values = {key: float(count * micro_steps) for key, count in counts.items() if count is not None}
+        padding = padding_share(batch)
+        return values if padding is None else {**values, PADDING: padding}
 
     def close(self) -> None:
         """Does nothing: reading needs no setup."""
@@ -98,6 +108,20 @@ def count_samples(batch: Any, depth: int = MAX_DEPTH) -> tuple[int | None, int |
     if isinstance(batch, Mapping):
         return _count_in_mapping(batch, depth)
     return _count_in_object(batch, depth)
+
+
+def padding_share(batch: Any) -> float | None:
+    """The share of a batch's tokens that is padding; None if it cannot be determined.
+
+    It is counted in the attention mask, or as the value with which rows of tokens end and which occurs
+    nowhere else. Only tensors on the host are read: reading another one would wait for the GPU.
+    """
+    inputs = batch[0] if isinstance(batch, _SEQUENCES) and batch else batch
+    if not isinstance(inputs, Mapping):
+        return _repeated_ends(_host_table(inputs))
+    if MASK in inputs:
+        return _zeros_in_mask(_host_table(inputs[MASK]))
+    return _repeated_ends(_host_table(inputs.get(INPUT_IDS)))
 
 
 def describe_batch(batch: Any) -> list[BatchTensor]:
@@ -129,6 +153,37 @@ def _count_in_sequence(batch: Sequence[Any], depth: int) -> tuple[int | None, in
         if getattr(targets, "shape", None) == shape and _is_integer(targets.dtype):
             tokens = int(shape[0]) * int(shape[1])
     return int(shape[0]), tokens
+
+
+def _host_table(tensor: Any) -> Any:
+    """The array of a two-dimensional tensor on the host that is not large; None for any other."""
+    shape: Any = getattr(tensor, "shape", ())
+    if len(shape) != 2 or not 0 < shape[0] * shape[1] <= MAX_COUNTED:
+        return None
+    if str(getattr(tensor, "device", "cpu")) != "cpu":
+        return None
+    try:
+        return tensor.detach().numpy() if hasattr(tensor, "detach") else tensor
+    except (RuntimeError, TypeError):  # of a type that NumPy lacks, or without values
+        return None
+
+
+def _zeros_in_mask(mask: Any) -> float | None:
+    if mask is None or mask.min() < 0 or mask.max() != 1:
+        return None  # not a mask of zeros and ones
+    return float((mask == 0).mean())
+
+
+def _repeated_ends(tokens: Any) -> float | None:
+    if tokens is None or not _is_integer(tokens.dtype) or tokens.shape[1] < MIN_LENGTH:
+        return None
+    [(value, _)] = Counter(tokens[:, -1].tolist()).most_common(1)
+    is_value = tokens == value
+    # The first other value from the end; a row may consist of padding only.
+    ends = (~is_value[:, ::-1]).argmax(axis=1) + is_value.all(axis=1) * tokens.shape[1]
+    if ends.min() == ends.max() or int(ends.sum()) != int(is_value.sum()):
+        return None
+    return float(ends.sum() / tokens.size)
 
 
 def _is_list_of_samples(batch: Sequence[Any]) -> bool:

@@ -33,6 +33,9 @@ EVAL_STEPS = 20
 
 MAX_NAMES = 5
 
+MAX_GRADIENTS = 8
+"""How many gradients are read to find out whether they are replaced at each step."""
+
 SHARDED = frozenset({"DTensor", "DeepSpeedEngine", "FSDPModule", "FlatParameter", "FullyShardedDataParallel"})
 """Classes of modules and parameters whose values an optimizer may change through other tensors."""
 
@@ -59,6 +62,8 @@ class ModelState:
         self._listener: Any = None
         self._error: Exception | None = None
         self._until = 0
+        self._begun_at = 0
+        """The number of steps made when parameters were read for the first time."""
         self._check_at: int | None = None
         """The number of steps made at which parameters are read next; None while no check is due."""
         self._due_at = 0.0
@@ -117,10 +122,11 @@ class ModelState:
     def _check(self, made: int) -> dict[str, Any]:
         if not self._updates.has_begun:
             self._updates.begin()
-            self._check_at = made + CHECK_STEPS
+            self._begun_at, self._check_at = made, made + CHECK_STEPS
             return {}
         self._check_at = None
-        return {**self._updates.result(), **self._modes.current()}
+        kept = self._updates.kept_gradients(made - self._begun_at)
+        return {**self._updates.result(), **kept, **self._modes.current()}
 
 
 class _Candidate(NamedTuple):
@@ -155,6 +161,8 @@ class ParameterUpdates:
         self._watched_objects = watched_objects
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._candidates: list[_Candidate] = []
+        self._gradients: list[tuple[weakref.ref[Any], weakref.ref[Any], int]] = []
+        """Some updated parameters, the gradient of each and its version, when they were first read."""
         self._trainable = 0
         self._has_trained_model = False
         self._confirmed: tuple[tuple[str, ...], dict[str, Any]] = ((), {})
@@ -169,7 +177,7 @@ class ParameterUpdates:
     def forget(self) -> None:
         """Forgets the first reading."""
         self.has_begun = False
-        self._candidates = []
+        self._candidates, self._gradients = [], []
 
     def begin(self) -> None:
         """Reads the parameters for the first time."""
@@ -185,13 +193,30 @@ class ParameterUpdates:
             for name, (_, parameter) in zip(names, named, strict=True):
                 # Only a leaf has a gradient; PyTorch warns where that of another tensor is read.
                 gradient = parameter.grad if parameter.is_leaf else None
-                if id(parameter) not in updated and gradient is not None:
-                    versions = parameter._version, gradient._version  # noqa: SLF001 - PyTorch's version counter
+                if gradient is None:
+                    continue
+                versions = parameter._version, gradient._version  # noqa: SLF001 - PyTorch's version counter
+                if id(parameter) not in updated:
                     self._candidates.append(
                         _Candidate(
                             name, weakref.ref(parameter), versions[0], weakref.ref(gradient), versions[1]
                         )
                     )
+                elif len(self._gradients) < MAX_GRADIENTS:
+                    self._gradients.append((weakref.ref(parameter), weakref.ref(gradient), versions[1]))
+
+    def kept_gradients(self, steps: int) -> dict[str, Any]:
+        """How many of some gradients are still the same tensors, and how often a step changes them in place.
+
+        A gradient that is not reset is added to at each backward pass; one that is set to None is replaced.
+        """
+        changes = []
+        for parameter_ref, gradient_ref, version in self._gradients:
+            parameter, gradient = parameter_ref(), gradient_ref()
+            if parameter is not None and gradient is not None and parameter.grad is gradient:
+                changes.append((gradient._version - version) / max(steps, 1))  # noqa: SLF001 - as above
+        fields = {"tensors": len(self._gradients), "kept": len(changes)}
+        return {"kept_gradients": {**fields, "changes_per_step": round(max(changes, default=0.0))}}
 
     def result(self) -> dict[str, Any]:
         """Reads them again, and returns the facts to record."""

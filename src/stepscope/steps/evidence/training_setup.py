@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from stepscope.model_stats.layers import has_values
@@ -39,6 +40,9 @@ WRAPPERS = (
     "DataParallel",
     "DeepSpeedEngine",
 )
+
+MAX_LAYER_KINDS = 8
+"""The classes of layers with most parameters that are recorded."""
 
 _REPLICA_OPTIONS = ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "broadcast_buffers")
 
@@ -100,6 +104,9 @@ class TrainingSetup:
     def _current_setup(self) -> dict[str, Any]:
         setup = {
             **parameters(self._watched_objects.models),
+            **layers(self._watched_objects.models),
+            **output_features(self._watched_objects.models),
+            **replicas(self._watched_objects.models),
             **switches(self._torch),
             "optimizers": [_optimizer(optimizer) for optimizer in self._watched_objects.optimizers],
             "environment": {name: self._environment[name] for name in SWITCHES if name in self._environment},
@@ -138,6 +145,57 @@ def parameters(models: Iterable[Any]) -> dict[str, Any]:
         "compiled": compiled,
         "wrappers": wrappers,
     }
+
+
+def layers(models: Iterable[Any]) -> dict[str, Any]:
+    """Element counts of the parameters by class of layer, and whether convolutions are channels-last.
+
+    `channels_last` is missing where no weight of a two-dimensional convolution tells the two formats apart.
+    """
+    counts: dict[str, int] = {}
+    is_channels_last: bool | None = None
+    counted: set[int] = set()
+    for model in models:
+        for layer in model.modules():
+            for parameter in layer.parameters(recurse=False):
+                if id(parameter) in counted or not has_values(parameter):
+                    continue
+                counted.add(id(parameter))
+                kind = type(layer).__name__
+                counts[kind] = counts.get(kind, 0) + parameter.numel()
+                if kind == "Conv2d" and parameter.dim() == 4 and _has_memory_format(parameter):
+                    is_channels_last = bool(is_channels_last) or parameter.stride(1) == 1
+    largest = sorted(counts, key=counts.__getitem__, reverse=True)[:MAX_LAYER_KINDS]
+    described: dict[str, Any] = {"layers": {kind: counts[kind] for kind in largest}}
+    return described if is_channels_last is None else {**described, "channels_last": is_channels_last}
+
+
+def output_features(models: Iterable[Any]) -> dict[str, int]:
+    """The number of outputs of the last linear layer, which of a classifier is that of the classes."""
+    counts = [
+        part.out_features
+        for model in models
+        for part in model.modules()
+        if type(part).__name__ == "Linear" and isinstance(getattr(part, "out_features", None), int)
+    ]
+    return {"output_features": counts[-1]} if counts else {}
+
+
+def replicas(models: Iterable[Any]) -> dict[str, Any]:
+    """How replicas of a model exchange gradients, from the log that DistributedDataParallel keeps.
+
+    `unused_bytes` is the size of the parameters without a gradient at the last step that it logged: each of
+    the first ten, then every hundredth.
+    """
+    for model in models:
+        read_log = getattr(model, "_get_ddp_logging_data", None)
+        if type(model).__name__ != "DistributedDataParallel" or read_log is None:
+            continue
+        with suppress(RuntimeError, AttributeError):
+            log = read_log()
+            names = {"backend_name": "backend", "unused_parameter_size": "unused_bytes"}
+            return {"replicas": {name: log[key] for key, name in names.items() if key in log}}
+    return {}
 
 
 def switches(torch: ModuleType) -> dict[str, Any]:
@@ -179,6 +237,12 @@ def is_compiled(model: Any) -> bool:
         getattr(part, "_compiled_call_impl", None) is not None or type(part).__name__ == "OptimizedModule"
         for part in model.modules()
     )
+
+
+def _has_memory_format(weight: Any) -> bool:
+    """Whether the strides of a convolution's weight differ between the two formats."""
+    _, channels, height, width = weight.shape
+    return bool(channels > 1 and height * width > 1)
 
 
 def _wrappers(model: Any) -> list[str]:

@@ -19,6 +19,10 @@ All ranks end that wait together, so the slowest rank waits least. This needs no
 """
 
 
+EXCHANGES = "ranks/exchanges"
+"""How often gradients were exchanged in a step: once, or in each of its micro-batches."""
+
+
 class RankWait(Protocol):
     """Measures how long a rank waits for others, in the steps that are timed phase by phase."""
 
@@ -40,8 +44,8 @@ class GradientsReady:
     """
 
     def __init__(self, model: Any, phase_timer: PhaseTimer) -> None:
-        self._phase_timer = phase_timer
-        self._ready_ns = 0
+        self._model, self._phase_timer = model, phase_timer
+        self._ready_ns = self._exchanges = 0
         inner = getattr(model, "module", model)
         trainable = [parameter for parameter in inner.parameters() if parameter.requires_grad]
         self._first_parameters = trainable[:2]
@@ -53,6 +57,9 @@ class GradientsReady:
             on_gpu = any(parameter.is_cuda for parameter in self._first_parameters)
             hook = self._mark_on_device if on_gpu else self._mark_on_host
             self._handles = [parameter.register_hook(hook) for parameter in self._first_parameters]
+            self._handles += [
+                parameter.register_hook(self._count_exchange) for parameter in self._first_parameters[:1]
+            ]
 
     def detach(self) -> None:
         """Removes the hooks."""
@@ -60,14 +67,19 @@ class GradientsReady:
             self._handles.pop().remove()
 
     def after_step(self) -> Mapping[str, float]:
-        """How long the backward pass continued after the last gradient was ready."""
+        """How long the backward pass continued after the last gradient, and the exchanges of the step."""
         ended_ns, ready_ns, self._ready_ns = self._phase_timer.left_ns(BACKWARD), self._ready_ns, 0
-        if not ready_ns or ended_ns < ready_ns:
-            return {}
-        return {WAIT_SECONDS: (ended_ns - ready_ns) * 1e-9}
+        exchanges, self._exchanges = self._exchanges, 0
+        values = {EXCHANGES: float(exchanges)} if exchanges else {}
+        if ready_ns and ended_ns >= ready_ns:
+            values[WAIT_SECONDS] = (ended_ns - ready_ns) * 1e-9
+        return values
 
     def _mark_on_host(self, _: Any) -> None:
         self._ready_ns = monotonic_ns()
+
+    def _count_exchange(self, _: Any) -> None:
+        self._exchanges += bool(getattr(self._model, "require_backward_grad_sync", False))
 
     def _mark_on_device(self, _: Any) -> None:
         device = self._phase_timer.device

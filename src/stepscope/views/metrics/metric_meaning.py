@@ -66,6 +66,7 @@ _SENTENCES = {
     "micro_steps": "Batches per optimizer step.",
     "optimizer_skipped": "1 if the optimizer step was skipped because gradients overflowed.",
     "phase/sampled_ratio": "Probability that the phases of a step were timed.",
+    "ranks/exchanges": "How often gradients were exchanged between ranks in a step, in sampled steps.",
     "ranks/wait_seconds": "Time a rank waited for the others in a step; the late rank waits least.",
     "step_seconds": "How long a whole step took.",
     "stepscope/overhead_ratio": "Share of the training thread's time that recording takes.",
