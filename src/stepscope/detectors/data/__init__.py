@@ -1,0 +1,1 @@
+"""Problems of the input: loaders, batches and the wait for them."""
