@@ -11,11 +11,15 @@ from stepscope.analysis.detector_registry import known_detectors, make_detectors
 from stepscope.analysis.diagnose import Diagnostician
 from stepscope.detectors.learning.num_nonfinite import NotFinite
 from stepscope.errors import ConfigError
-from stepscope.schema.finding import severity_of
+from stepscope.schema.finding import Finding, severity_of
+from stepscope.schema.window import Window
 from tests.detectors.simulated import diagnose, going_well
 
 EVERY = sorted(known_detectors())
-OF_TIME = ("hostmem.leak", "eval.dominates", "ckpt.stall", "compile.recompile", "compile.graph_break")
+OF_TIME = (
+    "hostmem.leak", "eval.dominates", "ckpt.stall", "ckpt.safety", "compile.recompile", "compile.graph_break",
+    "cfg.cudnn_benchmark", "input.loader_config",
+)  # fmt: skip
 """Detectors that need no certain number of steps."""
 
 
@@ -37,7 +41,7 @@ def test_a_detector_declares_what_it_needs(name):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"input.wait": {}}, "There is no detector 'input.wait'; there are: amp.scaler, cfg.debug_left_on"),
+        ({"input.wait": {}}, "There is no detector 'input.wait'; there are: act.dead, amp.scaler, cfg."),
         ({"host.gc": {"shar": 1}}, "detectors.host.gc.shar does not exist; host.gc has: enabled, share, "),
         ({"host.gc": {"share": "1 %"}}, "share is '1 %'; it must be a number from 0.001 to 1."),
         ({"host.gc": {"share": 2}}, "share is 2; it must be a number from 0.001 to 1."),
@@ -51,6 +55,27 @@ def test_a_wrong_option_is_a_clear_error(settings, said):
     with pytest.raises(ConfigError) as error:
         make_detectors(settings)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("cause", "is_explained"), [(0.6, True), (0.3, True), (0.1, False), (None, True)])
+def test_a_problem_is_explained_only_by_one_that_takes_most_of_its_time(cause, is_explained):
+    class Reports:
+        is_optional, least_ranks, requires, min_steps, for_each_rank = False, 1, (), 0, False
+        in_steady_state, in_finite_values = False, False
+
+        def __init__(self, name, share, explains=()):
+            self.id = self.title = name
+            self.explains, self._share = explains, share
+
+        def examine(self, rank, window):
+            return Finding(
+                self.id, self.title, f"{self.id}.", "", "warning", 0.9, 0.0, 1.0, share=self._share
+            )
+
+    doctor = Diagnostician({})
+    doctor._detectors = [Reports("cause", cause, ("symptom",)), Reports("symptom", 0.5)]
+    findings = doctor.examine(Window("r", "s", ())).findings
+    assert {finding.id for finding in findings} == ({"cause"} if is_explained else {"cause", "symptom"})
 
 
 def test_without_enough_steps_there_is_no_finding(tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.build import build_window
+from stepscope.analysis.build import ANY, build_window
 from stepscope.analysis.detector_registry import make_detectors, window_request
 from stepscope.analysis.verdict import Checks, Verdict, checks_of, importance, verdict_of
 from stepscope.analysis.wording import listed, percent
@@ -17,7 +17,7 @@ from stepscope.schema.finding import Evidence, Finding
 from stepscope.schema.window import RankWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from stepscope.detectors.base import Detector
     from stepscope.schema.window import Window
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepscope")
 
 MAX_HEADLINES = 3
+
+MOST = 0.6
+"""A problem explains another one only if it takes at least this part of its share of time."""
 
 WITHOUT_STEPS = RankWindow(
     rank=0,
@@ -163,7 +166,14 @@ def _examine_ranks(detector: Detector, window: Window | None) -> Finding | _NoFi
 def _has_keys(detector: Detector, window: Window) -> bool:
     sampled = {figures.key for figures in window.machine}
     logged = {key for rank in window.ranks for key in rank.columns}
-    return all(any(key in logged or key in sampled for key in group) for group in detector.requires)
+    return all(any(_matching(key, logged | sampled) for key in group) for group in detector.requires)
+
+
+def _matching(key: str, keys: Collection[str]) -> list[str]:
+    """Returns the keys that a required key stands for: itself or, with `/*` at its end, all that begin so."""
+    if key.endswith(ANY):
+        return [name for name in keys if name.startswith(key.removesuffix("*"))]
+    return [key] if key in keys else []
 
 
 def _missing(detector: Detector, rank: RankWindow, window: Window) -> str | None:
@@ -171,7 +181,7 @@ def _missing(detector: Detector, rank: RankWindow, window: Window) -> str | None
     steps = rank.steady if detector.in_steady_state else rank.steady | True
     sampled = {figures.key for figures in window.machine}
     for group in detector.requires:
-        recorded = [rank.columns[key] for key in group if key in rank.columns]
+        recorded = [rank.columns[name] for key in group for name in _matching(key, rank.columns)]
         if recorded:
             flags = [column.finite if detector.in_finite_values else column.present for column in recorded]
             steps = steps & np.logical_or.reduce(flags)
@@ -206,7 +216,12 @@ def _separate_symptoms(
 ) -> tuple[list[Finding], list[Considered]]:
     """Separates findings that another finding explains; the most important of the rest comes first."""
     explains = {detector.id: detector.explains for detector in detectors}
-    causes = {symptom: finding for finding in findings for symptom in explains[finding.id]}
+    causes = {
+        symptom.id: cause
+        for cause in findings
+        for symptom in findings
+        if symptom.id in explains[cause.id] and _is_large_enough(cause, symptom)
+    }
     kept = [finding for finding in findings if finding.id not in causes]
     symptoms = [
         Considered(
@@ -218,6 +233,13 @@ def _separate_symptoms(
         if finding.id in causes
     ]
     return sorted(kept, key=_importance), symptoms
+
+
+def _is_large_enough(cause: Finding, symptom: Finding) -> bool:
+    """Whether a problem can be the cause of another one: it takes most of the time that the other takes."""
+    if cause.share is None or symptom.share is None:
+        return True
+    return cause.share >= MOST * symptom.share
 
 
 def _importance(finding: Finding) -> tuple[int, bool, float, float]:
