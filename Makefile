@@ -7,7 +7,7 @@ PAGE := src/stepscope/web/page/source.sha256
 C_SOURCES := $(shell find src -name "*.c")
 UI_SOURCES := $(shell find ui/src ui/plugins ui/*.* -type f 2>/dev/null)
 
-.PHONY: setup page demo test test-all golden words api-types check fix bench strangers clean
+.PHONY: setup page demo test test-all golden words api-types check fix bench strangers zoo zoo-full clean
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt hatch_build.py $(C_SOURCES)
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -69,6 +69,13 @@ bench: $(VENV)/base.stamp
 # Trainers from PyPI, alone and recorded: the same bits, every step once. ARGS=--oldest takes their oldest versions.
 strangers: $(VENV)/base.stamp
 	$(VENV)/bin/python -m strangers $(ARGS)
+
+# Trainings with planted faults and without: what the diagnosis says of each.
+zoo: setup
+	$(VENV)/bin/python -m zoo $(ARGS)
+
+zoo-full: setup
+	$(VENV)/bin/python -m zoo --full $(ARGS)
 
 clean:
 	rm -rf $(VENV) .bench .strangers .strangers-venv build dist .mypy_cache .ruff_cache .import_linter_cache ui/node_modules src/stepscope/web/page

@@ -33,6 +33,7 @@ TESTS_ACROSS_ROOMS = {
     "gpu": "what needs a CUDA device",
     "guards": "promises about the repository itself",
     "packaging": "what people install, and how the page is built",
+    "zoo": "the scores of `make zoo`, and its recordings diagnosed again",
     "strangers": "the checks of `make strangers`, which runs trainers from PyPI",
 }
 """Folders of tests that are no room of the package, each with its subject."""

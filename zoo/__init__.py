@@ -1,0 +1,1 @@
+"""Trains with planted faults and without, and scores what the diagnosis says of each."""

@@ -1,0 +1,19 @@
+"""Gradients are clipped to a thousandth of their norm in every step."""
+
+import torch
+from setting import batches, classifier, samples, steps
+from torch.nn.functional import cross_entropy
+
+import stepscope
+
+model = classifier()
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+with stepscope.TrainingMonitor(run="case") as monitor:
+    monitor.watch(model, optimizer)
+    for x, y in monitor.batches(batches(*samples(), steps(300))):
+        loss = cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.001)
+        optimizer.step()
+        monitor.log_training_step(loss=loss, optimizer=optimizer)

@@ -1,0 +1,19 @@
+"""Anomaly detection is still on from looking for an error."""
+
+import torch
+from setting import batches, classifier, samples, steps
+from torch.nn.functional import cross_entropy
+
+import stepscope
+
+torch.autograd.set_detect_anomaly(True)
+model = classifier()
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+with stepscope.TrainingMonitor(run="case") as monitor:
+    monitor.watch(model, optimizer)
+    for x, y in monitor.batches(batches(*samples(), steps(300))):
+        loss = cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        monitor.log_training_step(loss=loss, optimizer=optimizer)

@@ -1,0 +1,18 @@
+"""Nothing is wrong: the first steps compile, the others are steady."""
+
+import torch
+from setting import batches, classifier, samples, steps
+from torch.nn.functional import cross_entropy
+
+import stepscope
+
+model = torch.compile(classifier(), backend="eager")
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+with stepscope.TrainingMonitor(run="case") as monitor:
+    monitor.watch(model, optimizer)
+    for x, y in monitor.batches(batches(*samples(), steps(400))):
+        loss = cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        monitor.log_training_step(loss=loss, optimizer=optimizer)
