@@ -25,6 +25,8 @@ SETUP = (
         "detect_anomaly": False,
         "environment": {},
         "devices": [],
+        "optimizers": [{"name": "AdamW", "groups": 1, "fused": None, "foreach": None, "capturable": False}],
+        "trainable_tensors": 60,
         "not_updated": {"tensors": 0, "parameters": 0, "names": []},
         "mode": {"training": True},
     },
@@ -186,11 +188,11 @@ def record(
 
 
 def _key_sets(columns: Columns) -> list[tuple[list[str], np.ndarray]]:
-    """Keys that were recorded at the same steps; a loss or a gradient that is NaN was recorded."""
+    """Keys that were recorded at the same steps; a NaN of a loss or a gradient was, unless it is masked."""
     sets: dict[bytes, tuple[list[str], np.ndarray]] = {}
     for key, values in columns.items():
         is_number = key in ("loss", "gradient_norm")
-        chosen = np.ones(len(values), bool) if is_number else ~np.isnan(values)
+        chosen = ~np.ma.getmaskarray(values) if is_number else ~np.isnan(values)
         sets.setdefault(chosen.tobytes() + bytes([is_number]), ([], chosen))[0].append(key)
     return [rows for rows in sets.values() if rows[1].any()]
 

@@ -1,5 +1,7 @@
 """Healthy runs of every kind: no detector reports a finding."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def test_a_healthy_run_has_no_findings(tmp_path, shape, steps):
         assert diagnosis.checks.not_run == ("hostmem.leak", "step.creep")
     else:
         assert (diagnosis.verdict.id, diagnosis.verdict.severity) == ("ok", "ok")
-        assert diagnosis.verdict.headline.startswith("Healthy: 12 checks passed (1,200 newest steps); ")
+        assert re.match(r"Healthy: \d+ checks passed \(1,200 newest steps\); ", diagnosis.verdict.headline)
 
 
 @pytest.mark.parametrize("seed", range(4))
