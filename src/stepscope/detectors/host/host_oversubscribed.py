@@ -76,6 +76,8 @@ class Oversubscribed(Detector):
         least, in_most = (self.share, 0.5) if len(shares) >= MANY_READINGS else (2 * self.share, 1.0)
         if share < least or float(np.quantile(shares, 0.25)) < in_most * self.share:
             return f"{measured}; threshold: {percent(least)} in most readings."
+        if not load.are_busy:
+            return f"{measured}, but processors are idle."
         cause = self._cause(rank, window, load, share)
         return f"{measured}{cause}" if isinstance(cause, str) else self._finding(rank, window, shares, cause)
 
@@ -92,7 +94,7 @@ class Oversubscribed(Detector):
         is_clear = max(load.threads, load.workers) > limit
         if load.others_share >= (MOSTLY_OTHERS if is_clear else SOME_OTHERS):
             return _BusyMachine(load, window.libraries(rank.rank), has_many=is_clear)
-        if load.threads + load.workers <= limit or not load.are_busy:
+        if load.threads + load.workers <= limit:
             return "; neither its own threads nor other programs explain that."
         if load.workers <= load.cores and phase_shares(rank).get("data", 0.0) > share:
             return ", less than it waits for data."
