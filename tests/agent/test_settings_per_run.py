@@ -20,6 +20,7 @@ from stepscope.agent.alerting import Alerting
 from stepscope.agent.process.election import agent_pid
 from stepscope.agent.run_settings import RunSettings, RunSettingsRegistry
 from stepscope.config.load import load
+from stepscope.config.sections import Energy, Targets
 from stepscope.exporters.base import Table
 from stepscope.journal.folder import JournalName
 from stepscope.journal.private_settings import list_private, private_file, read_private, write_private
@@ -304,6 +305,27 @@ def test_what_the_lowest_rank_left_stays_while_any_process_of_the_run_goes_on(
         store.put_process(replace(other, ended_ns=10))
     registry.delete_unneeded()
     assert list(list_private(folder)) == []
+
+
+def test_a_target_for_the_cost_is_judged_with_the_prices_of_the_run(
+    folder: Path, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.yaml").write_text("gpus: []\n")
+    config = {
+        "directory": str(folder),
+        "agent": {"mode": "none"},
+        "targets": {"cost": 3.0, "steps_per_second": 7},
+        "energy": {"currency": "EUR", "prices_file": "prices.yaml"},
+    }
+    monitor = stepscope.TrainingMonitor(config, run="priced")
+    monitor.log({"loss": 1.0})
+    [process] = [part for run in stepscope.open_store(folder).runs() for part in run.segments[-1].processes]
+    settings = RunSettingsRegistry(folder, store).get(process.run_id)
+    monitor.stop_monitoring()
+    assert settings.targets == Targets(steps_per_second=7.0, cost=3.0)
+    assert settings.energy == Energy(currency="EUR", prices_file=str(tmp_path / "prices.yaml"))
+    assert "prices.yaml" not in str(process.facts)
 
 
 def test_settings_that_could_not_be_read_are_read_when_they_exist(folder: Path, store: SqliteStore) -> None:

@@ -7,7 +7,14 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stepscope.config.sections import Alerts, recorded_alerts
+from stepscope.config.sections import (
+    Alerts,
+    Energy,
+    Targets,
+    recorded_alerts,
+    recorded_energy,
+    recorded_targets,
+)
 from stepscope.journal.folder import JournalName, files_of
 from stepscope.journal.private_settings import PrivateSettings, list_private, private_file, read_private
 from stepscope.schema.run import deciding_process, detector_options
@@ -36,6 +43,8 @@ class RunSettings:
     alerts: Alerts = field(default_factory=Alerts)
     exporters: dict[str, Any] = field(default_factory=dict)
     detectors: dict[str, Any] = field(default_factory=dict)
+    targets: Targets = field(default_factory=Targets)
+    energy: Energy = field(default_factory=Energy)
     directory: Path | None = None
     """The working directory of the run, the base of relative paths; None where it is not known."""
 
@@ -116,7 +125,14 @@ class RunSettingsRegistry:
             return RunSettings()
         private = self._private(process)
         alerts = replace(recorded_alerts(process.facts), channels=private.channels, link=private.link)
-        return RunSettings(alerts, private.exporters, detector_options(processes), private.directory)
+        return RunSettings(
+            alerts,
+            private.exporters,
+            detector_options(processes),
+            recorded_targets(process.facts),
+            replace(recorded_energy(process.facts), prices_file=private.prices_file),
+            private.directory,
+        )
 
     def _private(self, process: Process) -> PrivateSettings:
         if not process.facts.get("has_private_settings"):

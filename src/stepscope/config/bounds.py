@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest value allowed; None for no limit on that side.
+    """The smallest and the largest value allowed, or a number to exceed; None for no limit on that side.
 
     Pydantic finds the schema method below by its name, so this module, which training processes import, needs
     only the standard library. Numbers are strict: `true`, `"5"`, NaN and infinity are not numbers.
@@ -19,6 +19,7 @@ class Range:
 
     low: float | None = None
     high: float | None = None
+    above: float | None = None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: Callable[[Any], dict[str, Any]]
@@ -26,6 +27,8 @@ class Range:
         schema = {**handler(source), "strict": True}
         if self.low is not None:
             schema["ge"] = self.low
+        if self.above is not None:
+            schema["gt"] = self.above
         if self.high is not None:
             schema["le"] = self.high
         if schema["type"] == "float":

@@ -175,6 +175,9 @@ def allowed(hint: Any) -> str:
 
 def _allowed_number(kind: type, bounds: Range) -> str:
     words = "a whole number" if kind is int else "a number"
+    if bounds.above is not None:
+        words = f"{words} above {bounds.above:.15g}"
+        return words if bounds.high is None else f"{words}, at most {bounds.high:.15g}"
     if bounds.low is None:
         return words
     if bounds.high is None:

@@ -7,6 +7,7 @@ built in code is trusted. `to_dict` and `from_dict` pass a tree to another proce
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -203,6 +204,26 @@ class Energy(Section):
 
 
 @dataclass(frozen=True)
+class Targets(Section):
+    """What the run is to reach; an alert says when it misses one for a while."""
+
+    steps_per_second: Annotated[float, Range(above=0)] | None = None
+    """Least number of steps per second; null for no target."""
+
+    samples_per_second: Annotated[float, Range(above=0)] | None = None
+    """Least number of samples per second, of all ranks together; null for no target."""
+
+    gpu_utilization_percent: Annotated[float, Range(above=0, high=100)] | None = None
+    """Least mean utilization of the GPUs of the run; null for no target."""
+
+    cpu_utilization_percent: Annotated[float, Range(above=0, high=100)] | None = None
+    """Least mean utilization of the processors of its hosts; null for no target."""
+
+    cost: Annotated[float, Range(above=0)] | None = None
+    """Most money that the run may cost, in `energy.currency`; null for no target."""
+
+
+@dataclass(frozen=True)
 class Privacy(Section):
     """What is hashed or removed before it is recorded; secrets always are."""
 
@@ -259,6 +280,9 @@ class Settings(Section):
     energy: Energy = field(default_factory=Energy)
     """The cost of energy, in money and in carbon dioxide."""
 
+    targets: Targets = field(default_factory=Targets)
+    """What the run is to reach; an alert says when it misses one for a while."""
+
     logging: Logging = field(default_factory=Logging)
     """Log files of a run."""
 
@@ -270,7 +294,10 @@ class Settings(Section):
         return self.samplers.get(name) or self.samplers.get("default") or Sampler()
 
 
-_RECORDED: dict[str, type] = {
+_Kind = type | tuple[type, ...]
+_NUMBER = (int, float)
+
+_RECORDED: dict[str, _Kind] = {
     "enabled": bool,
     "rules": list,
     "thresholds": dict,
@@ -278,6 +305,16 @@ _RECORDED: dict[str, type] = {
     "quiet_hours": str,
 }
 """The alert settings that are recorded, with their types."""
+
+_RECORDED_ENERGY: dict[str, _Kind] = {
+    "region": str,
+    "carbon_grams_per_kwh": _NUMBER,
+    "electricity_price_per_kwh": _NUMBER,
+    "currency": str,
+    "pue": _NUMBER,
+    "gpu_price_per_hour": dict,
+}
+"""The prices that are recorded: not a file, since whoever reads the store might not be allowed to read it."""
 
 
 def to_dict(settings: Settings) -> dict[str, Any]:
@@ -293,13 +330,28 @@ def from_dict(data: Mapping[str, Any]) -> Settings:
 
 def recorded_alerts(facts: Mapping[str, Any]) -> Alerts:
     """The alert settings that a run was recorded with, without those that may be secret."""
-    recorded = facts.get("alerts")
+    return Alerts(**_of_kinds(facts.get("alerts"), _RECORDED))
+
+
+def recorded_targets(facts: Mapping[str, Any]) -> Targets:
+    """The targets that a run was recorded with."""
+    names = [target.name for target in dataclasses.fields(Targets)]
+    numbers = _of_kinds(facts.get("targets"), dict.fromkeys(names, _NUMBER))
+    return Targets(**{name: float(number) for name, number in numbers.items() if 0 < number < math.inf})
+
+
+def recorded_energy(facts: Mapping[str, Any]) -> Energy:
+    """The prices that a run was recorded with, without those of a file."""
+    recorded = _of_kinds(facts.get("energy"), _RECORDED_ENERGY)
+    prices = recorded.get("gpu_price_per_hour", {})
+    return Energy(**{**recorded, "gpu_price_per_hour": _of_kinds(prices, dict.fromkeys(prices, _NUMBER))})
+
+
+def _of_kinds(recorded: object, kinds: Mapping[str, _Kind]) -> dict[str, Any]:
+    """The recorded values of these types: a record may be damaged, or written by another version."""
     if not isinstance(recorded, dict):
-        return Alerts()
-    # A record may be damaged, or written by another version: values of another type are left out.
-    return Alerts(
-        **{name: recorded[name] for name, kind in _RECORDED.items() if isinstance(recorded.get(name), kind)}
-    )
+        return {}
+    return {name: recorded[name] for name, kind in kinds.items() if isinstance(recorded.get(name), kind)}
 
 
 def _built(hint: Any, value: Any) -> Any:

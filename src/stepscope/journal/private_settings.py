@@ -40,11 +40,14 @@ class PrivateSettings:
     channels: dict[str, Any] = field(default_factory=dict)
     link: str | None = None
     exporters: dict[str, Any] = field(default_factory=dict)
+    prices_file: str | None = None
+    """The absolute path of `energy.prices_file`, where the run has a target for its cost."""
 
 
 def has_private(settings: Settings) -> bool:
     """Whether a run has private settings; most have none, and write no file."""
-    return bool(settings.alerts.channels or settings.alerts.link or settings.exporters)
+    is_priced = settings.targets.cost is not None and settings.energy.prices_file is not None
+    return bool(settings.alerts.channels or settings.alerts.link or settings.exporters or is_priced)
 
 
 def private_file(store: Path, name: JournalName) -> Path:
@@ -59,6 +62,7 @@ def write_private(path: Path, settings: Settings, environment: Mapping[str, str]
         "channels": _resolved(settings.alerts.channels, environment),
         "link": settings.alerts.link,
         "exporters": _resolved(settings.exporters, environment),
+        "prices_file": _prices_file(settings),
     }
     make_run_folder(path.parent)
     path.unlink(missing_ok=True)
@@ -90,6 +94,7 @@ def read_private(path: Path) -> PrivateSettings:
             channels=dict(content["channels"]),
             link=content["link"],
             exporters=dict(content["exporters"]),
+            prices_file=content["prices_file"],
         )
     except (ValueError, TypeError, KeyError) as error:
         raise OSError(errno.EINVAL, "it is damaged", str(path)) from error
@@ -115,6 +120,12 @@ def _check_private(descriptor: int, path: Path, consequence: str) -> None:
     else:
         return
     raise OSError(errno.EACCES, f"{consequence} {reason}", str(path))
+
+
+def _prices_file(settings: Settings) -> str | None:
+    if settings.targets.cost is None or settings.energy.prices_file is None:
+        return None
+    return str(Path(settings.energy.prices_file).absolute())
 
 
 def _working_directory() -> str | None:

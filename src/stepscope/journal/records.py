@@ -227,6 +227,8 @@ FACTS: Final[dict[str, Callable[[Any], bool]]] = {
         isinstance(value, dict) and all(isinstance(part, dict) for part in value.values())
     ),
     "alerts": lambda value: isinstance(value, dict),
+    "targets": lambda value: isinstance(value, dict),
+    "energy": lambda value: isinstance(value, dict),
     "config": lambda value: isinstance(value, dict),
     "total_steps": _is_number,
 }

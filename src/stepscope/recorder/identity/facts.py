@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import procfs
-from stepscope.config.sections import Agent, Alerts, Retention
+from stepscope.config.sections import Agent, Alerts, Energy, Retention, Targets
 from stepscope.journal.layout import clean
 from stepscope.journal.private_settings import has_private
 from stepscope.schema.redact import redact_text, redact_words
@@ -82,15 +82,17 @@ def _settings_for_agent(settings: Settings) -> dict[str, Any]:
     if settings.samplers:
         changed["samplers"] = {name: asdict(sampler) for name, sampler in settings.samplers.items()}
     # Settings that may be secret are in `private_settings`, because these are kept in the store.
-    alerts = replace(settings.alerts, channels={}, link=None)
-    if alerts != Alerts():
-        changed["alerts"] = asdict(alerts)
+    sections: dict[str, tuple[Any, Any]] = {
+        "alerts": (replace(settings.alerts, channels={}, link=None), Alerts()),
+        "targets": (settings.targets, Targets()),
+        "energy": (replace(settings.energy, prices_file=None), Energy()),
+        "retention": (settings.store.retention, Retention()),
+    }
+    changed.update({name: asdict(section) for name, (section, usual) in sections.items() if section != usual})
     if has_private(settings):
         changed["has_private_settings"] = True
     if settings.detectors:
         changed["detectors"] = settings.detectors
-    if settings.store.retention != Retention():
-        changed["retention"] = asdict(settings.store.retention)
     if settings.agent.stall_after_s != Agent().stall_after_s:
         changed["stall_after_s"] = settings.agent.stall_after_s
     if not settings.agent.verdict:
