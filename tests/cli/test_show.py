@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 
@@ -97,6 +98,33 @@ def test_events_have_a_dash_for_no_rank_and_no_python_lists(capsys, made):
     assert failure.endswith("type=RuntimeError message=first try frames=(1 entry)")
     (notice,) = [line.split() for line in page.splitlines() if " notice " in line]
     assert notice[2:5] == ["-", "-", "notice"]
+
+
+def test_targets_are_shown_with_their_figures(capsys, made):
+    made.process(end=100, facts={"targets": {"steps_per_second": 3.0, "gpu_utilization_percent": 50.0}})
+    made.log({"step_seconds": 0.5}, range(200), every=0.5)
+    lines = shown(capsys, "--store", str(made.folder)).splitlines()
+    first = lines.index("targets") + 2
+    assert re.split(r"\s{2,}", lines[first].strip()) == [
+        "Steps per second", "3 steps/s", "2 steps/s", "1 steps/s below the target", "whole run",
+    ]  # fmt: skip
+    assert re.split(r"\s{2,}", lines[first + 1].strip()) == [
+        "GPU utilization", "50%", "–", "not known", "no GPU was read",
+    ]  # fmt: skip
+    steps, gpu = shown_as_json(capsys, "--store", str(made.folder))["targets"]
+    assert (steps["id"], steps["target"], steps["value"], steps["is_met"]) == (
+        "steps_per_second",
+        3,
+        2,
+        False,
+    )
+    assert (gpu["value"], gpu["is_met"]) == (None, None)
+
+
+def test_a_run_without_targets_has_no_section_for_them(capsys, made):
+    made.log({"step_seconds": 0.5}, range(200), every=0.5)
+    assert "targets" not in shown(capsys, "--store", str(made.folder)).splitlines()
+    assert shown_as_json(capsys, "--store", str(made.folder))["targets"] == []
 
 
 def test_the_newest_events_are_shown_and_with_events_all(capsys):

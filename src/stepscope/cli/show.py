@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 import time
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,11 @@ from stepscope.views.formatting import duration, percent
 from stepscope.views.json_values import json_tree
 from stepscope.views.machine.machine_figures import described, machine_figures
 from stepscope.views.metrics.series_summaries import SeriesSummaries
+from stepscope.views.overview.target_figures import target_figures
 from stepscope.views.overview.wall_time import wall_time_of
+from stepscope.views.run_context import RunContext
 from stepscope.views.run_setup import flattened
+from stepscope.views.runs.marks import NoMarks
 from stepscope.views.schedule.schedule import schedule_of
 from stepscope.views.steps.step_rate import run_seconds
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.series import SeriesInfo
+    from stepscope.views.overview.target_figures import TargetFigure
     from stepscope.views.overview.wall_time import WallTime
 
 WIDE_SCREEN = 100
@@ -97,6 +102,7 @@ def _as_dict(run: Run, folder: str, options: argparse.Namespace) -> dict[str, An
         document["machine"] = [described(figure) for figure in machine_figures(run, options.keys, SPARKS)]
         document["energy"] = energy_of(run, settings_for().energy).described()
         wall_time = _wall_time_of(run)
+        document["targets"] = [asdict(figure) for figure in _target_figures(run)]
         document["wall_time"] = None if wall_time is None else wall_time.described()
     return document
 
@@ -107,6 +113,7 @@ def _page(run: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _facts(run)
     yield from _params(run)
     if options.keys is None:
+        yield from _targets(run)
         yield from _wall_time(run)
     yield from _metrics(run, options)
     yield from _machine(run, options)
@@ -216,6 +223,27 @@ def _chosen_keys(run: Run, pattern: str | None) -> list[SeriesInfo]:
             f"{suggestion(pattern, names)}"
         )
     return chosen
+
+
+def _target_figures(run: Run) -> tuple[TargetFigure, ...]:
+    return target_figures(RunContext(run, NoMarks(), time.time_ns()), settings_for().energy)
+
+
+def _targets(run: Run) -> Iterator[str]:
+    figures = _target_figures(run)
+    if figures:
+        columns = [
+            Column("TARGET"),
+            Column("GOAL", right=True),
+            Column("NOW", right=True),
+            Column("STATE", elastic=True),
+            Column("OF", elastic=True),
+        ]
+        rows = [
+            [figure.title, figure.target_text, figure.value_text, figure.state_text, figure.detail]
+            for figure in figures
+        ]
+        yield from _section("targets", table(columns, rows, text.screen_width() - 2))
 
 
 def _wall_time_of(run: Run) -> WallTime | None:

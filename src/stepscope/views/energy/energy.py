@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepscope.config.sections import Energy, recorded_energy
+from stepscope.schema.run import deciding_process
 from stepscope.views.energy.attribution import CPU_RULES, GPU_RULES, cpu_share, gpus_of, known_gpus
 from stepscope.views.energy.cost import NO_ENERGY, Rented, carbon_dioxide, electricity, rent
 from stepscope.views.energy.figure import Figure, unknown
@@ -17,7 +19,6 @@ from stepscope.views.steps.workload import Counted, Workload, workload_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepscope.config.sections import Energy
     from stepscope.reading import Run
     from stepscope.views.energy.attribution import CpuRule, GpuRule
     from stepscope.views.energy.metering import Metered
@@ -90,6 +91,17 @@ class EnergyReport:
     rented: tuple[Rented, ...]
     """The GPU-hours of each GPU model, and their price."""
 
+    def cost(self, currency: str | None = None) -> Figure:
+        """Returns the rent of the GPUs, or the cost of electricity where no rent is known in the currency."""
+        for figure in (self.cloud, self.electricity):
+            if figure.value is not None and currency in (None, figure.unit):
+                return figure
+        known = [figure.unit for figure in (self.cloud, self.electricity) if figure.value is not None]
+        if known:
+            why = f"it is known in {' and '.join(known)} only; set energy.gpu_price_per_hour"
+            return unknown(currency or "", why)
+        return self.electricity if self.electricity.how == NO_ENERGY else self.cloud
+
     def described(self) -> dict[str, Any]:
         """Returns the report as plain dictionaries, for JSON."""
         plain = asdict(self)
@@ -99,7 +111,11 @@ class EnergyReport:
 
 
 def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyReport:
-    """Returns the energy report of a run; a live run is measured until now."""
+    """Returns the energy report of a run; a live run is measured until now.
+
+    Without prices in the settings, those that the run was started with count.
+    """
+    settings = settings if settings != Energy() else recorded_prices(run)
     readings = Readings(run, time.time_ns() if now_ns is None else now_ns)
     tables = load_tables(settings)
     gpus, gpu = _gpus(run, readings)
@@ -123,6 +139,12 @@ def energy_of(run: Run, settings: Energy, now_ns: int | None = None) -> EnergyRe
         cloud=cloud,
         rented=rentals,
     )
+
+
+def recorded_prices(run: Run) -> Energy:
+    """Returns the energy settings that a run was started with."""
+    process = deciding_process(process for segment in run.segments for process in segment.processes)
+    return recorded_energy({} if process is None else process.facts)
 
 
 def _gpus(run: Run, readings: Readings) -> tuple[list[DeviceEnergy], Figure]:

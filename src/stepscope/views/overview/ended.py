@@ -162,10 +162,8 @@ def _step_of_minimum(run: Run, series: SeriesSummary) -> int | None:
 
 def _cost(energy: EnergyReport) -> str | None:
     """Returns the rental cost as text, otherwise the cost of electricity; None if no price is known."""
-    for figure in (energy.cloud, energy.electricity):
-        if figure.value is not None:
-            return f"{figure.value:,.2f} {figure.unit} ({figure.method})"
-    return None
+    cost = energy.cost()
+    return None if cost.value is None else f"{cost.value:,.2f} {cost.unit} ({cost.method})"
 
 
 @dataclass(frozen=True)

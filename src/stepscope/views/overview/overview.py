@@ -14,6 +14,7 @@ from stepscope.views.overview.event_marks import EventMark, event_marks
 from stepscope.views.overview.missing import Missing, missing_of
 from stepscope.views.overview.run_environment import Labelled, environment_of
 from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.overview.target_figures import TargetFigure, target_figures
 from stepscope.views.overview.tile import Tile  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.overview.tile_gpu import gpu_tile
 from stepscope.views.overview.tile_memory import memory_tile
@@ -36,6 +37,8 @@ class Overview:
 
     verdict: Verdict
     tiles: tuple[Tile, ...]
+    targets: tuple[TargetFigure, ...]
+    """The targets that its settings have; empty for most runs."""
     phases: tuple[PhaseShare, ...]
     wall_time: WallTime | None
     key_charts: tuple[ChartSpec, ...]
@@ -77,6 +80,7 @@ def overview_of(
             gpu_tile(context),
             memory_tile(context),
         ),
+        targets=target_figures(context, energy or Energy()),
         phases=phases_of(run, context.summaries),
         wall_time=wall_time_of(run, context.summaries, now_ns),
         key_charts=key_charts(context.summaries),

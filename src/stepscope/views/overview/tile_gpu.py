@@ -28,7 +28,7 @@ CPU, IO_WAIT = "cpu/utilization_ratio", "cpu/iowait_ratio"
 
 def gpu_tile(context: RunContext) -> Tile:
     """Returns the tile of GPU utilization."""
-    means = context.keep_own_gpus(context.summaries.mean_by_device(UTILIZATION))
+    means = utilization_by_gpu(context)
     if not means:
         return _cpu_tile(context)
     mean = sum(means.values()) / len(means)
@@ -54,12 +54,19 @@ def gpu_tile(context: RunContext) -> Tile:
     )
 
 
+def utilization_by_gpu(context: RunContext) -> dict[HostDevice, float]:
+    """Returns the mean utilization of each GPU that counts for the run."""
+    return context.keep_own_gpus(context.summaries.mean_by_device(UTILIZATION))
+
+
+def utilization_by_host(context: RunContext) -> dict[HostDevice, float]:
+    """Returns the mean utilization of the processors of each host."""
+    means = context.summaries.mean_by_device(CPU)
+    return {host_device: mean for host_device, mean in means.items() if not host_device[1]}
+
+
 def _cpu_tile(context: RunContext) -> Tile:
-    means = {
-        host_device: mean
-        for host_device, mean in context.summaries.mean_by_device(CPU).items()
-        if not host_device[1]
-    }
+    means = utilization_by_host(context)
     if not means:
         return unknown_tile("gpu", "GPU", "no GPU was seen, the CPU was not read")
     mean = sum(means.values()) / len(means)

@@ -55,7 +55,7 @@ def throughput_tile(context: RunContext) -> Tile:
         if context.run.status == "stalled":
             return unknown_tile("throughput", title, "no steps at the moment")
         return unknown_tile("throughput", title, NO_STEPS if first is None else TOO_FEW)
-    per_step = _per_step(context)
+    per_step = work_per_step(context)
     rates = [rate(steps_per_second * count, unit) for unit, count in per_step.items()]
     detail = [*rates[1:], *([_step_rate_text(steps_per_second)] if rates else [])]
     detail.append(f"p50 {duration(float(np.median(ComparedRun(context).seconds)))} a step")
@@ -149,7 +149,7 @@ def _change_state(change: Change | None) -> tuple[State, str]:
     return ("none" if change.ratio <= -MAX_NOISE else "ok"), change.text
 
 
-def _per_step(context: RunContext) -> dict[str, float]:
+def work_per_step(context: RunContext) -> dict[str, float]:
     """Returns samples and tokens per step of all ranks together, as far as they are known."""
     per_step = {}
     for unit, keys in (("samples", (BATCH_SIZE, SAMPLES_PER_STEP, SAMPLES)), ("tokens", (TOKENS,))):
