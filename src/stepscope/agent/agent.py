@@ -19,6 +19,7 @@ from stepscope.agent.process.report import explain_error, own_report, write_repo
 from stepscope.agent.process.wake import open_wake
 from stepscope.agent.run_settings import RunSettingsRegistry
 from stepscope.agent.sampling import SamplerPool
+from stepscope.agent.target_watch import TargetWatch
 from stepscope.agent.verdict_line import VerdictLine
 from stepscope.errors import StoreError, StoreUnavailable
 from stepscope.store import retention
@@ -72,7 +73,8 @@ class Agent:
         self._diagnosis = LiveDiagnosis(
             store, lambda run_id: settings_of(run_id).detectors, now, report=VerdictLine(folder).report
         )
-        listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis)
+        self._targets = TargetWatch(store, settings_of, self._alerting.on_rows, now)
+        listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis, self._targets)
         self._feeds = Feeds(Exporters(settings_of).for_run, now, listeners)
         self._ingest = Ingest(folder, store, now=now, feeds=self._feeds, is_in_place=is_in_place)
         self._machine = MachineMonitor(store, SamplerPool(folder=folder), self._feeds, now)
@@ -115,6 +117,7 @@ class Agent:
             self._alerting.tick()
             if not is_behind:  # whoever has ended waits for the journals, not for a diagnosis
                 self._diagnosis.tick()
+                self._targets.tick()
             self._clean_up(now)
         except (OSError, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.

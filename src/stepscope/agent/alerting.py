@@ -15,6 +15,7 @@ from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
+from stepscope.alerts.target_rules import target_rules
 from stepscope.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -163,17 +164,19 @@ class Alerting:
         channels = self._channels.of(alerts, settings.directory)
         quiet_hours = _quiet_hours(alerts, run_id)
         routing = Routing(tuple(channels), self._silences, quiet_hours, alerts.link or "")
-        return _Plan(settings, _rules(alerts, run_id), routing, channels)
+        return _Plan(settings, _rules(settings, run_id), routing, channels)
 
 
-def _rules(settings: Alerts, run_id: str) -> list[Rule] | None:
-    if not settings.enabled:
+def _rules(settings: RunSettings, run_id: str) -> list[Rule] | None:
+    alerts = settings.alerts
+    if not alerts.enabled:
         return None
+    targets = target_rules(settings.targets, settings.energy.currency)
     try:
-        return all_rules(settings)
+        return all_rules(alerts, targets)
     except ConfigError as error:
         log.warning("Custom alert rules of %s are ignored; default rules apply: %s", run_id, error)
-        return default_rules(settings.disabled)
+        return [*default_rules(alerts.disabled), *targets]
 
 
 def _quiet_hours(settings: Alerts, run_id: str) -> QuietHours | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rules_from
+from stepscope.alerts.target_rules import NAMES
 from stepscope.alerts.thresholds import LOSS, threshold_rules
 from stepscope.config.reference import nearest
 from stepscope.errors import ConfigError
@@ -173,10 +174,13 @@ def rules_of(settings: Alerts) -> list[Rule]:
     return [rule for rule in all_rules(settings) if rule.name not in settings.disabled]
 
 
-def all_rules(settings: Alerts) -> list[Rule]:
-    """Returns all rules of these settings; those that the settings disable have `enabled=False`."""
+def all_rules(settings: Alerts, targets: Collection[Rule] = ()) -> list[Rule]:
+    """Returns all rules of these settings; those that the settings disable have `enabled=False`.
+
+    `targets` are the rules of a run's targets.
+    """
     rules = {rule.name: rule for rule in default_rules()}
-    for rule in (*threshold_rules(settings.thresholds), *rules_from(settings.rules)):
+    for rule in (*targets, *threshold_rules(settings.thresholds), *rules_from(settings.rules)):
         rules[rule.name] = rule
     return [
         replace(rule, enabled=False) if name in settings.disabled else rule for name, rule in rules.items()
@@ -185,7 +189,7 @@ def all_rules(settings: Alerts) -> list[Rule]:
 
 def check_rules(settings: Alerts) -> None:
     """Raises ConfigError for an invalid rule, an unknown rule name or invalid quiet hours."""
-    known = {rule.name for rule in all_rules(settings)}
+    known = {rule.name for rule in all_rules(settings)} | NAMES
     for name in settings.disabled:
         if name not in known:
             similar = nearest(name, known)

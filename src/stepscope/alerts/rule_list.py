@@ -51,13 +51,18 @@ def rules_of_trainings(runs: Iterable[tuple[str, Iterable[Event]]]) -> list[List
     return list(rules.values())
 
 
-def rules_of_recorded_settings(recorded: Iterable[tuple[str, Alerts]], settings: Alerts) -> list[ListedRule]:
-    """Returns the rules of the settings with which runs were started, without those of `settings`."""
+def rules_of_recorded_settings(
+    recorded: Iterable[tuple[str, Alerts, list[Rule]]], settings: Alerts
+) -> list[ListedRule]:
+    """Returns the rules of the settings with which runs were started, without those of `settings`.
+
+    Each run has an id, its alert settings, and the rules of its targets.
+    """
     known = all_rules(settings)
     listed: list[ListedRule] = []
-    for run_id, alerts in recorded:
+    for run_id, alerts, targets in recorded:
         try:
-            rules = all_rules(alerts) if alerts.enabled else []
+            rules = all_rules(alerts, targets) if alerts.enabled else []
         except ConfigError:
             continue  # the agent has logged it
         own = [rule for rule in rules if rule not in known]

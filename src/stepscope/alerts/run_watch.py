@@ -373,6 +373,7 @@ class RunWatch:
         return {
             "value": outcome.value,
             "threshold": outcome.threshold,
+            "difference": _difference(outcome),
             "rank": outcome.rank,
             "device": outcome.device,
             "step": outcome.step,
@@ -380,6 +381,12 @@ class RunWatch:
             "status": self.status,
             "reason": without_end_mark(self.reason) or None,
         }
+
+
+def _difference(outcome: Outcome) -> float | None:
+    if outcome.value is None or outcome.threshold is None:
+        return None
+    return abs(outcome.value - outcome.threshold)
 
 
 def _default_message(rule: Rule, outcome: Outcome) -> str:

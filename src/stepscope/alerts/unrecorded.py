@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepscope import plugins
 from stepscope.alerts.conditions.expression import unknown_metrics
 from stepscope.alerts.defaults import default_rules
+from stepscope.alerts.target_rules import KEYS
 from stepscope.samplers.base import Sampler
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class UnrecordedMetrics:
         new = [rule for rule in rules if rule.name not in self._checked and not _is_default(rule)]
         if not new:
             return
-        known = {info.key for axis in ("step", "seconds") for info in reader.keys(self._run_id, axis)}
+        known = {info.key for axis in ("step", "seconds") for info in reader.keys(self._run_id, axis)} | KEYS
         if now_ns - self._began_ns < FIRST_CHECK_NS:
             known |= sampled_keys()  # a short run may end before every sampler was polled
         for rule in new:

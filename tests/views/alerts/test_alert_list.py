@@ -168,3 +168,11 @@ def test_a_store_without_alerts_is_an_empty_list(made: Made) -> None:
     made.process()
     alert_list = page(made)
     assert (alert_list.open, alert_list.past, alert_list.silences) == ((), (), ())
+
+
+def test_targets_of_live_runs_are_listed_as_rules_of_these_runs(made: Made) -> None:
+    made.process(end=None, facts={"targets": {"steps_per_second": 5.0}})
+    made.process("over-1", facts={"targets": {"cost": 5.0}})
+    [rule] = [rule for rule in page(made).rules if rule.name.startswith("target_")]
+    assert (rule.name, rule.run, rule.origin) == ("target_steps_per_second", RUN, "configuration")
+    assert rule.condition == "median(target/steps_per_second, 12 points) < 5"

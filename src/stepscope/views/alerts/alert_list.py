@@ -18,8 +18,9 @@ from stepscope.alerts.rule_list import (
     written_times,
 )
 from stepscope.alerts.silences import Silences
+from stepscope.alerts.target_rules import target_rules
 from stepscope.config.find import settings_for
-from stepscope.config.sections import recorded_alerts
+from stepscope.config.sections import recorded_alerts, recorded_energy, recorded_targets
 from stepscope.errors import StepscopeError
 from stepscope.schema.alert import Severity  # noqa: TC001 - the schema of the API reads it
 from stepscope.schema.run import LIVE, deciding_process
@@ -151,13 +152,15 @@ def rules_of_live_runs(runs: Iterable[Run], settings: Alerts) -> list[ListedRule
     from_training = rules_of_trainings((run.id, run.own_events("alert_rule")) for run in live)
     return [
         *from_training,
-        *rules_of_recorded_settings(((run.id, _recorded_settings(run)) for run in live), settings),
+        *rules_of_recorded_settings(map(_recorded_settings, live), settings),
     ]
 
 
-def _recorded_settings(run: Run) -> Alerts:
+def _recorded_settings(run: Run) -> tuple[str, Alerts, list[Rule]]:
     process = deciding_process(process for segment in run.segments for process in segment.processes)
-    return recorded_alerts({} if process is None else process.facts)
+    facts = {} if process is None else process.facts
+    targets = target_rules(recorded_targets(facts), recorded_energy(facts).currency)
+    return run.id, recorded_alerts(facts), targets
 
 
 def _rules(alerts: Alerts, page_rules: PageRuleSet, runs: Sequence[Run]) -> tuple[RuleRow, ...]:
