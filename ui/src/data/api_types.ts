@@ -649,6 +649,8 @@ export interface components {
         Overview: {
             verdict: components["schemas"]["Verdict"];
             tiles: components["schemas"]["Tile"][];
+            /** @description The targets that its settings have; empty for most runs. */
+            targets: components["schemas"]["TargetFigure"][];
             phases: components["schemas"]["PhaseShare"][];
             wall_time: components["schemas"]["WallTime"] | null;
             key_charts: components["schemas"]["ChartSpec"][];
@@ -984,6 +986,27 @@ export interface components {
             runs: components["schemas"]["ChangedRuns"];
             resync: components["schemas"]["Resync"];
         };
+        /** @description A target of a run and the figure that it is compared with. */
+        TargetFigure: {
+            /** @enum {string} */
+            id: "steps_per_second" | "samples_per_second" | "gpu_utilization_percent" | "cpu_utilization_percent" | "cost";
+            title: string;
+            target: number;
+            /** @description The current figure; null if it is not known. */
+            value: number | null;
+            unit: string;
+            /** @description null if that cannot be judged. */
+            is_met: boolean | null;
+            /** @description The cost at the end of the run at its current speed; null for other targets, and if it is not known. */
+            expected: number | null;
+            target_text: string;
+            value_text: string;
+            /** @enum {string} */
+            state: "ok" | "warn" | "bad" | "none" | "unknown";
+            state_text: string;
+            /** @description How the figure was determined, or why it is not known. */
+            detail: string;
+        };
         /** @description One figure of the overview, with its state and details. */
         Tile: {
             /** @enum {string} */
@@ -1123,6 +1146,7 @@ export type Started = components['schemas']['Started'];
 export type StepBar = components['schemas']['StepBar'];
 export type StepWindow = components['schemas']['StepWindow'];
 export type StreamEvents = components['schemas']['StreamEvents'];
+export type TargetFigure = components['schemas']['TargetFigure'];
 export type Tile = components['schemas']['Tile'];
 export type TimePart = components['schemas']['TimePart'];
 export type Verdict = components['schemas']['Verdict'];
