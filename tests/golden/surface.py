@@ -116,7 +116,8 @@ def _setting_type(hint: Any) -> str:
 def _number(kind: type, bound: Range) -> str:
     low = "" if bound.low is None else f" >= {bound.low:.15g}"
     high = "" if bound.high is None else f" <= {bound.high:.15g}"
-    return f"{kind.__name__}{low}{high}"
+    above = "" if bound.above is None else f" > {bound.above:.15g}"
+    return f"{kind.__name__}{above}{low}{high}"
 
 
 def render_schema() -> str:
