@@ -49,6 +49,13 @@ FACTS = {
     },
 }
 
+TARGETS = {
+    "steps_per_second": 4.0,
+    "gpu_utilization_percent": 99.5,
+    "cpu_utilization_percent": 30,
+    "cost": 250.0,
+}
+
 
 class ExampleStore:
     """A store that is written by hand, as an agent would write it."""
@@ -79,6 +86,7 @@ class ExampleStore:
         facts = {
             **FACTS,
             "config": {**FACTS["config"], "data": {**FACTS["config"]["data"], "batch_size": batch_size}},
+            "targets": TARGETS if name == FINISHED else {},
         }
         self.processes(name, begun_ns, int(times[-1]), status, reason, facts)
         for rank in range(RANKS):

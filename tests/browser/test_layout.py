@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
-from tests.browser.example_store import HOST, NS
+from tests.browser.example_store import FINISHED, HOST, LIVE, NS
 from tests.browser.looking import choose, is_drawn, is_settled
 from tests.browser.serving import Served
 from tests.browser.troubled_store import EXPLODED, FAST, LONG, NAN, WORDY, TroubledStore
@@ -132,6 +132,21 @@ def test_a_throughput_has_no_exponent(troubled, open_page):
     tile.wait_for()
     assert tile.locator(".value").inner_text() == "134,000 steps/s"
     assert tile.evaluate(LEAVING, ".value, .detail li") == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_targets_are_shown_only_of_runs_that_have_them(served, open_page, width):
+    page = open_page(served, f"/run/{FINISHED}", phone=width == 390)
+    page.set_viewport_size({"width": width, "height": 900})
+    targets = page.get_by_test_id("targets")
+    targets.wait_for()
+    texts = [" ".join(text.split()) for text in targets.locator("li").all_inner_texts()]
+    assert texts[0].endswith("steps/s target at least 4 steps/s met")
+    assert "below the target" in texts[1]
+    assert targets.evaluate(LEAVING, "p, span") == []
+    other = open_page(served, f"/run/{LIVE}", phone=width == 390)
+    other.get_by_test_id("tile-throughput").wait_for()
+    assert other.get_by_test_id("targets").count() == 0
 
 
 def test_the_marks_of_a_long_run_lie_side_by_side_in_their_lane(troubled, open_page):

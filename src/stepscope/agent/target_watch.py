@@ -44,13 +44,15 @@ class _WatchedRun:
     segment: str
     rates_due_at: float
     cost_due_at: float
+    has_cost_target: bool = False
     has_new_steps: bool = False
     """Whether it made steps since its figures were computed: an evaluation says nothing about its speed."""
 
     @property
     def due_at(self) -> float:
         """When the next of its figures is due."""
-        return min(self.rates_due_at if self.has_new_steps else math.inf, self.cost_due_at)
+        rates_due_at = self.rates_due_at if self.has_new_steps else math.inf
+        return min(rates_due_at, self.cost_due_at if self.has_cost_target else math.inf)
 
 
 class TargetWatch:
@@ -101,8 +103,9 @@ class TargetWatch:
         run = self._runs.get(process.run_id)
         if run is None or run.segment < process.segment:
             due_at = self._now() + EVERY_S
-            cost_due_at = math.inf if settings.targets.cost is None else due_at
-            self._runs[process.run_id] = _WatchedRun(process.segment, due_at, cost_due_at)
+            run = self._runs[process.run_id] = _WatchedRun(process.segment, due_at, due_at)
+        # Another process may decide by now, with other settings.
+        run.has_cost_target = settings.targets.cost is not None
 
     def on_rows(self, table: Table) -> None:
         """Notes that a run has new steps."""
@@ -149,7 +152,7 @@ class TargetWatch:
         if run.has_new_steps and now >= run.rates_due_at:
             run.has_new_steps, run.rates_due_at = False, now + EVERY_S
             self._pass_on(source, judged_rates(self._store, run_id, settings.targets, now_ns), now_ns)
-        if now >= run.cost_due_at:
+        if run.has_cost_target and now >= run.cost_due_at:
             run.cost_due_at = now + COST_EVERY_S
             cost = cost_so_far(self._store, run_id, settings.energy, now_ns)
             self._pass_on(source, {} if cost is None else {COST: cost}, now_ns)
