@@ -27,8 +27,8 @@ MIN_STEPS = 20
 """Minimum number of steady steps for a verdict on how a run is doing."""
 
 MAX_TRIES = 6
-SPOILING = ("num.", "conv.")
-"""Prefixes of findings about wrong results; all others are about time."""
+SPOILING = ("num.", "conv.", "dist.divergence")
+"""Beginnings of the ids of findings about wrong results; all others are about time."""
 
 NONFINITE = "num.nonfinite"
 """The finding for a loss that is not finite."""

@@ -149,6 +149,7 @@ class Watched:
             now_ns=recorder.overhead.now_ns,
             guard=guard,
         )
+        self._follows_replica = False
 
     def _begin_loader_pass(self, number: int) -> None:
         self.step_phases.begin_loader_pass()
@@ -159,6 +160,27 @@ class Watched:
         self.step_phases.watch(model, optimizer)
         for observer in self._stats_observers(model, optimizer, options):
             self.step_phases.observe(observer)
+        if not self._follows_replica:
+            self._follow_replica(model)
+
+    def _follow_replica(self, model: Any) -> None:
+        """Records checksums of the parameters of the first model that all ranks have a replica of."""
+        torch, recorder = sys.modules["torch"], self._recorder
+        group = torch.distributed
+        if not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
+            return
+        from stepscope.steps.ranks import replica_checksums  # lazy: only several ranks have replicas
+
+        replica = replica_checksums.replica_of(model, torch)
+        if isinstance(replica, str):
+            recorder.own_event(replica_checksums.EVENT, unknown=replica)
+            return
+        self._follows_replica = True
+        self.step_phases.observe(
+            replica_checksums.ReplicaChecksums(
+                torch, replica, recorder.timer, self._record_tensor_at, recorder.own_event
+            )
+        )
 
     def close(self) -> None:
         """Removes all hooks and patches."""
@@ -170,9 +192,12 @@ class Watched:
         return describe_out_of_memory(error, self.step_phases.watched_objects)
 
     def _record_tensor(self, keys: Sequence[str], values: Any) -> None:
+        self._record_tensor_at(keys, values, self._recorder.current_step())
+
+    def _record_tensor_at(self, keys: Sequence[str], values: Any, step: int) -> None:
         recording = self._recorder.open_recording()
         if recording is not None:
-            recording.record_tensor(keys, values, self._recorder.current_step())
+            recording.record_tensor(keys, values, step)
 
     def _record_array(self, key: str, values: Any) -> None:
         recording = self._recorder.open_recording()

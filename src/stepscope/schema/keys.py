@@ -33,6 +33,12 @@ LOSS_KEYS = ("loss", "train_loss", "train/loss", "training_loss")
 RANK_WAIT_SECONDS = "ranks/wait_seconds"
 """The end of the backward pass after a rank's own last gradient: the rank waits for those of the others."""
 
+REPLICA_CHECKSUM = "replica_checksum"
+"""Followed by a slash and a parameter: the sum of the absolute values of a sample of it."""
+
+REPLICA_UPDATES = "ranks/updates"
+"""The number of updates that the process had made when the checksums of its replica were read."""
+
 ANOTHER_TRAINING_EVENT = "another_training"
 """Kind of event: from its step on, the same process trains another model."""
 

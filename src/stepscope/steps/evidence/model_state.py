@@ -233,7 +233,7 @@ class ParameterUpdates:
 
     def _examine(self, candidates: list[_Candidate]) -> dict[str, Any]:
         """Rules out other explanations; only here, because it takes longer than the check itself."""
-        if any(_is_sharded(model) for model in self._watched_objects.models):
+        if any(is_sharded(model) for model in self._watched_objects.models):
             return {"unknown": "the parameters are sharded"}
         if self._elements_of_copies() >= _elements(candidate.parameter() for candidate in candidates):
             return {"unknown": "the optimizers change tensors that are not of the model, such as copies"}
@@ -358,7 +358,8 @@ def _elements(tensors: Iterable[Any]) -> int:
     return sum(tensor.numel() for tensor in tensors if tensor is not None)
 
 
-def _is_sharded(model: Any) -> bool:
+def is_sharded(model: Any) -> bool:
+    """Whether ranks hold different parts of a model's parameters."""
     objects = (*model.modules(), *model.parameters())
     return any(kind.__name__ in SHARDED for part in objects for kind in type(part).__mro__)
 

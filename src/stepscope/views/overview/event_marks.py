@@ -34,7 +34,8 @@ SETUP_KINDS = {"config", "total_steps"}
 
 NOT_MARKED = {
     "alert_condition", "alert_rule", ANOTHER_TRAINING_EVENT, "census", CHECKS_EVENT, "config", "console",
-    "device", "failure", "loader", "notice", "params", "text", "total_steps",
+    "device", "failure", "loader", "notice", "params", "replicas",
+    "text", "total_steps",
 }  # fmt: skip
 """Kinds of events that are not shown as marks."""
 
