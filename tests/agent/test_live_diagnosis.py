@@ -62,6 +62,13 @@ class Bench:
         self.diagnosis.on_round_end()
         self.diagnosis.tick()
 
+    def become(self, status: str) -> None:
+        """The training has another status now."""
+        self.process.status = status
+        with self.store.transaction():
+            self.store.put_process(self.process)
+        self.diagnosis.on_process(self.process)
+
     def end(self) -> None:
         """The training says that it has ended."""
         self.process.status = "finished"
@@ -244,3 +251,17 @@ def test_a_process_that_trains_nothing_is_not_looked_at(bench, monkeypatch) -> N
     for role in ("worker", "machine", "launcher"):
         one.diagnosis.on_process(Process("other", "o", "p", "a", 0, "h", 8, role, BEGUN, status="finished"))
     one.diagnosis.on_round_end()
+
+
+def test_a_stall_is_reported_although_no_steps_come_and_cleared_when_they_do(bench) -> None:
+    agent = bench()
+    agent.log(wait_s=0.0)
+    agent.become("stalled")
+    for _ in range(3):
+        agent.now += 10.0
+        agent.diagnosis.tick()
+    assert agent.open == ["run.stall"]
+    agent.become("running")
+    for _ in range(4):
+        agent.log(wait_s=0.0)
+    assert agent.open == []

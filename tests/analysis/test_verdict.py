@@ -44,6 +44,16 @@ def test_a_failure_comes_before_all_findings(status):
     assert verdict.headline.endswith("out of memory. Before that: A wait.")
 
 
+def test_a_stall_is_described_by_its_finding_and_only_while_it_lasts():
+    stall = {"id": "run.stall", "severity": "critical", "headline": "The training stopped after step 79."}
+    diverges = {"id": "conv.diverging", "severity": "critical", "headline": "It diverges.", "share": 1.0}
+    stalled = replace(RUNNING, status="stalled", reason="no record since 12:00 UTC")
+    verdict = verdict_of([diverges, stall], ALL_RAN, stalled)
+    assert (verdict.id, verdict.headline) == ("run.stall", "The training stopped after step 79.")
+    assert verdict_of([stall], ALL_RAN, RUNNING).severity == "ok"
+    assert verdict_of([stall], ALL_RAN, replace(RUNNING, status="crashed")).id == "status.crashed"
+
+
 @pytest.mark.parametrize("reason", ["RuntimeError: worker died:", "RuntimeError: worker died."])
 def test_a_reason_that_ends_in_a_mark_gets_one_full_stop(reason):
     failed = replace(RUNNING, is_live=False, status="failed", reason=reason)

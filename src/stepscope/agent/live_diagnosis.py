@@ -45,6 +45,9 @@ CLEAR_AFTER = 3
 MAX_DIAGNOSTICIANS = 100
 """Sets of detector options that are cached, for runs that each have their own."""
 
+STALL = "run.stall"
+"""The key of the finding that describes a stall."""
+
 MIN_SHARE_CHANGE = 0.05
 """A finding is stored again when its share has changed by this much."""
 
@@ -69,6 +72,8 @@ class _WatchedRun:
     has_new_steps: bool = True
     is_rank_live: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     """Whether each of its ranks still records, by segment, rank and process."""
+    stalled: set[tuple[str, int, int]] = field(default_factory=set)
+    """The ranks that are stalled: these have no new steps, and are diagnosed because they have none."""
     first_rank: Process | None = None
     """The newest process of rank 0."""
     checks_digest: tuple[object, ...] = ()
@@ -136,7 +141,11 @@ class LiveDiagnosis:
             # Not at once: a run that has just begun has nothing to diagnose.
             run = self._runs[process.run_id] = _WatchedRun(self._now() + EVERY_S)
             self._contain(lambda: self._restore_open(process.run_id))
-        run.is_rank_live[process.segment, process.rank, process.pid] = process.status in LIVE
+        key = process.segment, process.rank, process.pid
+        run.is_rank_live[key] = process.status in LIVE
+        if (process.status == "stalled") != (key in run.stalled):
+            run.stalled ^= {key}
+            run.has_new_steps = True
         if process.rank == 0:
             run.first_rank = process
 
@@ -165,6 +174,8 @@ class LiveDiagnosis:
         self._contain(lambda: self._diagnose(run_id, run))
         spent_s = self._clock() - began
         self._budget_s -= spent_s
+        stall = run.findings.get(STALL)
+        run.has_new_steps |= stall is not None and stall.stored is None  # it is confirmed without new steps
         share = MAX_SHARE_UNSURE if run.is_unsure else MAX_SHARE
         run.due_at = now + max(EVERY_S, spent_s / share)
 

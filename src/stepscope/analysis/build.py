@@ -101,6 +101,11 @@ def build_window(reader: Reader, run_id: str, request: WindowRequest) -> Window 
         _events(reader, run_id, segment.id, request),
         {process.rank: process.facts for process in segment.processes if process.role == "rank"},
         _remaining_s(reader, segment, with_steps),
+        {
+            process.rank: max(process.last_ns, process.started_ns) / 1e9
+            for process in segment.processes
+            if process.role == "rank" and process.status == "stalled"
+        },
     )
 
 

@@ -33,6 +33,9 @@ SPOILING = ("num.", "conv.", "dist.divergence")
 NONFINITE = "num.nonfinite"
 """The finding for a loss that is not finite."""
 
+STALL = "run.stall"
+"""The finding that describes a stall."""
+
 WATCH = "monitor.watch(model, optimizer)"
 
 
@@ -162,6 +165,10 @@ def problems_of(findings: Sequence[Mapping[str, Any]], state: RunState | None = 
     ]
     if state is None or not state.is_training:
         return problems
+    if state.status != "stalled":
+        problems = [problem for problem in problems if problem.id != STALL]
+    elif any(problem.id == STALL for problem in problems):
+        return sorted(problems, key=lambda problem: problem.id != STALL)
     if state.status in (*FAILED, "stalled"):
         why = f": {without_end_mark(state.reason)}" if state.reason else ""
         return [Problem(f"status.{state.status}", f"{state.status}{why}", "critical"), *problems]

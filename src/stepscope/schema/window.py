@@ -117,6 +117,8 @@ class Window:
     """What each rank recorded about itself when it began."""
     remaining_s: float | None = None
     """How long the run will still take; 0 for one that has ended, None if it is not known."""
+    stalled: Mapping[int, float] = field(default_factory=dict)
+    """Ranks whose process lives and is stalled, and when each recorded last, in seconds since the epoch."""
 
     def events_of(self, kind: str, rank: int | None = None) -> list[Event]:
         """Events of a kind, oldest first; of one rank if given."""
