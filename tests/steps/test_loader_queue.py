@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from stepscope.steps.evidence.loader_queue import LoaderQueue
+from stepscope.steps.evidence.loader_queue import LoaderQueue, python_objects
 
 DATA = TensorDataset(torch.zeros(64, 4))
 
@@ -126,3 +126,66 @@ def test_an_iterator_is_not_kept_alive() -> None:
     gc.collect()
     assert kept() is None
     queue.close()
+
+
+class Holding:
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "place", "kind"),
+    [
+        ({"rows": [{"path": f"images/{i}.png", "index": i} for i in range(60_000)]}, "rows", "list"),
+        ({"small": [1.5] * 99, "table": {i: str(i) for i in range(60_000)}}, "table", "dict"),
+        ({"names": {str(i) for i in range(60_000)}}, "names", "set"),
+        ({"dataset": Holding(pairs=[(i, float(i)) for i in range(60_000)])}, "pairs", "list"),
+        (
+            {"datasets": [Holding(), Holding(pairs=tuple(Holding(i=i) for i in range(60_000)))]},
+            "pairs",
+            "tuple",
+        ),
+    ],
+)
+def test_a_large_collection_of_python_objects_is_described(
+    attributes: dict[str, Any], place: str, kind: str
+) -> None:
+    found = python_objects(Holding(**attributes))
+    assert found is not None
+    assert (found["place"], found["kind"], found["count"]) == (place, kind, 60_000)
+    assert 3e6 < found["bytes"] < 5e7
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        None,
+        DATA,
+        object(),
+        Holding(values=torch.zeros(100_000), few=["a"] * 1000),
+        Holding(dataset=Holding(dataset=None), datasets=3),
+    ],
+)
+def test_arrays_and_small_collections_are_not_described(dataset: Any) -> None:
+    assert python_objects(dataset) is None
+
+
+def test_a_dataset_that_refers_to_itself_is_described_once() -> None:
+    holding = Holding(rows=list(range(100_000)))
+    holding.dataset = holding  # type: ignore[attr-defined]
+    assert python_objects(holding) == {"place": "rows", "kind": "list", "count": 100_000, "bytes": 3_600_000}
+
+
+def test_code_of_a_dataset_is_not_called() -> None:
+    class Touchy:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+        def __len__(self) -> int:
+            raise RuntimeError("length")
+
+    touchy = Touchy()
+    vars(touchy)["rows"] = [touchy] * 60_000
+    found = python_objects(touchy)
+    assert found is not None
+    assert found["place"] == "rows"

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import weakref
+from contextlib import suppress
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 MAX_LOADERS = 20
 """Maximum number of loaders to describe, for loops that keep creating new ones."""
+
+MIN_OBJECTS = 50_000
+"""A collection with fewer Python objects is not described: copies of it are small."""
+
+SAMPLED_OBJECTS, SAMPLED_PARTS = 16, 8
+"""How many objects of a collection are measured, and how many parts of each."""
+
+MAX_NESTED = 8
+"""How many datasets within each other are read."""
+
+_COLLECTIONS = (list, tuple, dict, set, frozenset)
+_OBJECT_BYTES = 64
+"""About what an object takes whose size is not known without running its own code."""
 
 
 class LoaderQueue:
@@ -63,7 +79,8 @@ def describe_loader(iterator: Any) -> dict[str, Any] | None:
     if workers is None or not hasattr(iterator, "_index_sampler"):
         return None
     batches = iterator._index_sampler  # noqa: SLF001 - an iterator has no public way back to its loader
-    return {
+    start_method = _start_method(iterator)
+    setup: dict[str, Any] = {
         "num_workers": workers,
         "prefetch_factor": getattr(iterator, "_prefetch_factor", None),
         "pin_memory": bool(getattr(iterator, "_pin_memory", False)),
@@ -71,10 +88,75 @@ def describe_loader(iterator: Any) -> dict[str, Any] | None:
         "batch_size": getattr(batches, "batch_size", None),
         "drop_last": bool(getattr(iterator, "_drop_last", False)),
         "in_order": getattr(iterator, "_in_order", None),
-        "start_method": _start_method(iterator),
+        "start_method": start_method,
         "dataset": type(getattr(iterator, "_dataset", None)).__name__,
         "sampler": type(getattr(batches, "sampler", batches)).__name__,
     }
+    objects = python_objects(getattr(iterator, "_dataset", None)) if start_method == "fork" else None
+    return setup if objects is None else {**setup, "python_objects": objects}
+
+
+def python_objects(dataset: Any) -> dict[str, Any] | None:
+    """The largest collection of Python objects in a dataset: workers copy its pages by counting references.
+
+    Count and size are estimates with two digits. Nothing of the user's own is called: attributes are read
+    from the dictionary of the dataset, and only collections of built-in types count.
+    """
+    found: list[dict[str, Any]] = []
+    for name, values in _attributes(dataset):
+        if type(values) in _COLLECTIONS and len(values) >= MIN_OBJECTS:
+            with suppress(RuntimeError):  # another thread changes it
+                size = _rounded(sys.getsizeof(values) + len(values) * _mean_bytes(values))
+                kind = type(values).__name__
+                found.append({"place": name, "kind": kind, "count": _rounded(len(values)), "bytes": size})
+    return max(found, key=lambda described: described["bytes"], default=None)
+
+
+def _attributes(dataset: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of a dataset and of those inside it, such as that of a subset."""
+    datasets = [dataset]
+    for number, current in enumerate(datasets):
+        own = _own_attributes(current)
+        yield from own.items()
+        inner: Any = own.get("datasets")
+        found = [own.get("dataset"), *(inner[:MAX_NESTED] if type(inner) in (list, tuple) else ())]
+        if number < MAX_NESTED:
+            datasets += [each for each in found if each is not None]
+
+
+def _own_attributes(value: Any) -> dict[str, Any]:
+    with suppress(AttributeError):
+        own = object.__getattribute__(value, "__dict__")
+        return dict(own) if type(own) is dict else {}
+    return {}
+
+
+def _mean_bytes(values: Any) -> float:
+    count = len(values)
+    if type(values) in (list, tuple):
+        sampled = [_bytes_of(values[place]) for place in range(0, count, -(-count // SAMPLED_OBJECTS))]
+    elif type(values) is dict:
+        pairs = islice(values.items(), SAMPLED_OBJECTS)
+        sampled = [_bytes_of(key) + _bytes_of(value) for key, value in pairs]
+    else:
+        sampled = [_bytes_of(value) for value in islice(values, SAMPLED_OBJECTS)]
+    return sum(sampled) / max(len(sampled), 1)
+
+
+def _bytes_of(value: Any, depth: int = 2) -> int:
+    """About how much memory an object takes that has a reference count, without the data of arrays."""
+    kind = type(value)
+    if kind in (str, bytes, int, float):
+        return sys.getsizeof(value)
+    if kind in _COLLECTIONS:
+        parts = islice(chain.from_iterable(value.items()) if kind is dict else value, 2 * SAMPLED_PARTS)
+        return sys.getsizeof(value) + (sum(_bytes_of(part, depth - 1) for part in parts) if depth else 0)
+    inside = sum(_bytes_of(part, 0) for part in islice(_own_attributes(value).values(), SAMPLED_PARTS))
+    return _OBJECT_BYTES + inside
+
+
+def _rounded(count: float) -> int:
+    return int(float(f"{count:.2g}"))
 
 
 def _start_method(iterator: Any) -> str | None:
