@@ -12,6 +12,9 @@ from tests.detectors.simulated import SETUP, Columns, diagnose, going_well
 
 GPU = "GPU-1111"
 DESCRIBED = ("device", {"device": GPU, "index": 0, "name": "NVIDIA H200"})
+ATTENTION = ("attention", {"steps": 3, "fused": 72, "math": 0, "by_hand": 0, "length": 1024})
+"""What a watched training records of its attention."""
+
 DEVICE_PHASES = {
     "data": 0.001,
     "transfer": 0.009,
@@ -110,7 +113,11 @@ def diagnosed(
     }
     described = readings() if machine is None else machine
     return diagnose(
-        folder, run, events=(DESCRIBED, ("census", census), *events), machine=described, facts=facts
+        folder,
+        run,
+        events=(DESCRIBED, ATTENTION, ("census", census), *events),
+        machine=described,
+        facts=facts,
     )
 
 

@@ -150,6 +150,11 @@ class Watched:
             guard=guard,
         )
         self._follows_replica = False
+        torch = sys.modules["torch"]
+        if torch.cuda.is_available():
+            from stepscope.steps.evidence.attention_calls import AttentionCalls  # lazy: only with a GPU
+
+            self.step_phases.observe(AttentionCalls(torch, recorder.own_event))
 
     def _begin_loader_pass(self, number: int) -> None:
         self.step_phases.begin_loader_pass()

@@ -214,6 +214,7 @@ def switches(torch: ModuleType) -> dict[str, Any]:
         "profiler": torch._C._autograd._profiler_enabled,  # noqa: SLF001 - it has no public name
         "flash_attention": backends.cuda.flash_sdp_enabled,
         "memory_efficient_attention": backends.cuda.mem_efficient_sdp_enabled,
+        "cudnn_attention": lambda: bool(backends.cuda.cudnn_sdp_enabled()),
         "threads": torch.get_num_threads,
         "interop_threads": torch.get_num_interop_threads,
         "sync_debug_mode": lambda: _sync_debug_mode(torch),

@@ -33,9 +33,8 @@ SETUP_KINDS = {"config", "total_steps"}
 """Kinds of events with which a training script describes its set-up."""
 
 NOT_MARKED = {
-    "alert_condition", "alert_rule", ANOTHER_TRAINING_EVENT, "census", CHECKS_EVENT, "config", "console",
-    "device", "failure", "loader", "notice", "params", "replicas",
-    "text", "total_steps",
+    "alert_condition", "alert_rule", ANOTHER_TRAINING_EVENT, "attention", "census", CHECKS_EVENT, "config",
+    "console", "device", "failure", "loader", "notice", "params", "replicas", "text", "total_steps",
 }  # fmt: skip
 """Kinds of events that are not shown as marks."""
 
