@@ -130,6 +130,16 @@ def test_variables_for_gpus_and_ranks_count_only_where_there_are_some(tmp_path, 
     assert name in finding.headline
 
 
+def test_the_deterministic_mode_is_a_hint_on_a_gpu_only(tmp_path):
+    run = going_well(5, STEPS)
+    fields = {**SETUP[1], "deterministic_algorithms": True}
+    assert diagnose(tmp_path, run, events=(("census", fields),)).findings == ()
+    gpu = ("census", {**fields, "devices": [{"index": 0, "name": "H200"}]})
+    [finding] = diagnose(tmp_path, run, events=(gpu,)).findings
+    assert (finding.id, finding.severity) == ("cfg.debug_left_on", "info")
+    assert finding.headline.startswith("The deterministic mode is on")
+
+
 def test_compilations_again_and_again_are_reported_with_their_reason(tmp_path):
     late = dict.fromkeys(range(100, 400, 50), 3.0)
     reason = {"reason": "tensor 'x' size mismatch at index 0. expected 64, actual 63", "place": "train.py:12"}

@@ -76,6 +76,17 @@ AIDS = (
         Remedy("Switch it off.", 'torch.cuda.set_sync_debug_mode("default")', "PyTorch"),
         "notice",
     ),
+    _Aid(
+        "the deterministic mode",
+        lambda setup, _: _has_gpu(setup) and setup.get("deterministic_algorithms") is True,
+        "Operations use slower kernels that give the same bits each time",
+        Remedy(
+            "Keep it where results must be the same bit by bit, and switch it off otherwise.",
+            "torch.use_deterministic_algorithms(False)",
+            "PyTorch",
+        ),
+        "info",
+    ),
 )
 
 
@@ -87,7 +98,8 @@ class DebugLeftOn(Detector):
     title: ClassVar[str] = "A debugging aid slows every step down"
     sentence: ClassVar[str] = (
         "anomaly detection is on, or `CUDA_LAUNCH_BLOCKING`, `PYTORCH_NO_CUDA_MEMORY_CACHING`, "
-        "`TORCH_DISTRIBUTED_DEBUG=DETAIL` or the warning of CUDA synchronisations where they have an effect"
+        "`TORCH_DISTRIBUTED_DEBUG=DETAIL`, the warning of CUDA synchronisations or, as a mere hint, the "
+        "deterministic mode where they have an effect"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((STEP_SECONDS,),)
     events: ClassVar[tuple[str, ...]] = (SETUP_EVENT,)
