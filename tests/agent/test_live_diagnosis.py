@@ -255,11 +255,12 @@ def test_a_process_that_trains_nothing_is_not_looked_at(bench, monkeypatch) -> N
 
 def test_a_stall_is_reported_although_no_steps_come_and_cleared_when_they_do(bench) -> None:
     agent = bench()
+    agent.took = 0.01  # so that a run without a finding would be diagnosed after 20 s again
     agent.log(wait_s=0.0)
     agent.become("stalled")
-    for _ in range(3):
-        agent.now += 10.0
-        agent.diagnosis.tick()
+    agent.diagnosis.tick()
+    agent.now += 10.0
+    agent.diagnosis.tick()
     assert agent.open == ["run.stall"]
     agent.become("running")
     for _ in range(4):

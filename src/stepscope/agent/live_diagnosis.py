@@ -145,7 +145,7 @@ class LiveDiagnosis:
         run.is_rank_live[key] = process.status in LIVE
         if (process.status == "stalled") != (key in run.stalled):
             run.stalled ^= {key}
-            run.has_new_steps = True
+            run.has_new_steps, run.due_at = True, self._now()
         if process.rank == 0:
             run.first_rank = process
 
