@@ -62,7 +62,7 @@ def test_energy_is_divided_by_what_the_training_did_meanwhile(tmp_path, key, wor
 
 
 def test_the_price_of_the_run_is_used(tmp_path):
-    facts = {"energy": {"price_per_kwh": 0.5, "currency": "EUR"}}
+    facts = {"energy": {"electricity_price_per_kwh": 0.25, "pue": 2.0, "currency": "EUR"}}
     finding = finding_of(examined(tmp_path, idle(0.9, begin=0.1), facts=facts), "energy.waste")
     # 90% of a day at 120 W are 2.6 kWh.
     assert "2.59 kWh (1.29 EUR) a day" in finding.headline

@@ -10,6 +10,7 @@ import numpy as np
 from stepscope.analysis.gpu.gpu_readings import GPU_EVENT, GPU_KEYS, UTILIZATION, gpus_of
 from stepscope.analysis.wording import percent
 from stepscope.config.bounds import Range
+from stepscope.config.sections import recorded_energy
 from stepscope.detectors.base import MachineDetector, TooLittleEvidence
 from stepscope.number_format import duration, number
 from stepscope.schema.finding import Chart, Evidence, Finding, Remedy
@@ -150,8 +151,9 @@ class _Price(NamedTuple):
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> _Price:
         """Reads the facts of a process."""
-        energy = facts.get("energy") or {}
-        return cls(energy.get("price_per_kwh"), str(energy.get("currency", "")))
+        energy = recorded_energy(facts)
+        price = energy.electricity_price_per_kwh
+        return cls(None if price is None else price * energy.pue, energy.currency)
 
     def text(self, kwh: float) -> str:
         """Writes energy, and its price if that is known."""

@@ -63,10 +63,6 @@ def opening_of(
     """The opening record of a journal: its run and process, and the settings that the agent needs."""
     described = facts(identity.world_size, privacy, command)
     described.update(_settings_for_agent(settings))
-    energy = settings.energy
-    if energy.electricity_price_per_kwh is not None:
-        price = energy.electricity_price_per_kwh * energy.pue
-        described["energy"] = {"price_per_kwh": price, "currency": energy.currency}
     if settings.logging.directory is not None:
         with contextlib.suppress(OSError):  # a relative path, and the working directory was deleted
             described["log_directory"] = str(Path(settings.logging.directory).expanduser().absolute())
