@@ -65,7 +65,7 @@ class CopiedObjects(MachineDetector):
         loaders = {each.rank: _forked_loader(window, each.rank) for each in window.ranks}
         if not any(loaders.values()):
             return "No loader has workers that were forked."
-        found: list[tuple[float, RankWindow, list[_Worker]]] = []
+        copies: list[tuple[float, RankWindow, list[_Worker]]] = []
         reasons: list[str] = []
         for each in window.ranks:
             loader = loaders[each.rank]
@@ -76,10 +76,10 @@ class CopiedObjects(MachineDetector):
             if isinstance(copied, str):
                 reasons.append(copied if workers else TooLittleEvidence(copied))
             else:
-                found.append((copied, each, workers))
-        if not found:
+                copies.append((copied, each, workers))
+        if not copies:
             return reasons[0]
-        copied, worst, workers = max(found, key=lambda item: item[0])
+        copied, worst, workers = max(copies, key=lambda item: item[0])
         return self._finding(window, worst, loaders[worst.rank] or {}, copied, workers)
 
     def _copied(self, loader: Mapping[str, Any], workers: list[_Worker]) -> float | str:
@@ -97,7 +97,7 @@ class CopiedObjects(MachineDetector):
         if copied < least:
             return f"Workers have copied {size(max(copied, 0.0))} each; threshold: {size(least)}."
         if grown > FLAT * own:
-            return f"Workers use {size(grown)} more than at first: they keep objects of their own."
+            return f"Workers use {size(grown)} more than in the beginning: they keep objects of their own."
         return copied
 
     def _finding(

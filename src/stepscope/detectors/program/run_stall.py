@@ -41,7 +41,7 @@ WAIT_FOR_DATA = Remedy(
 
 @dataclass(frozen=True)
 class StalledRun(Detector):
-    """Describes a stall that the agent has found: where ranks stopped, and what processes do since."""
+    """Describes a stall: where ranks stopped, and what their processes do since."""
 
     id: ClassVar[str] = "run.stall"
     title: ClassVar[str] = "The training is stalled"

@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 import weakref
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -102,14 +102,16 @@ def python_objects(dataset: Any) -> dict[str, Any] | None:
     Count and size are estimates with two digits. Nothing of the user's own is called: attributes are read
     from the dictionary of the dataset, and only collections of built-in types count.
     """
-    found: list[dict[str, Any]] = []
+    collections: list[dict[str, Any]] = []
     for name, values in _attributes(dataset):
         if type(values) in _COLLECTIONS and len(values) >= MIN_OBJECTS:
             with suppress(RuntimeError):  # another thread changes it
                 size = _rounded(sys.getsizeof(values) + len(values) * _mean_bytes(values))
                 kind = type(values).__name__
-                found.append({"place": name, "kind": kind, "count": _rounded(len(values)), "bytes": size})
-    return max(found, key=lambda described: described["bytes"], default=None)
+                collections.append(
+                    {"place": name, "kind": kind, "count": _rounded(len(values)), "bytes": size}
+                )
+    return max(collections, key=lambda described: described["bytes"], default=None)
 
 
 def _attributes(dataset: Any) -> Iterator[tuple[str, Any]]:
@@ -119,9 +121,9 @@ def _attributes(dataset: Any) -> Iterator[tuple[str, Any]]:
         own = _own_attributes(current)
         yield from own.items()
         inner: Any = own.get("datasets")
-        found = [own.get("dataset"), *(inner[:MAX_NESTED] if type(inner) in (list, tuple) else ())]
+        nested = [own.get("dataset"), *(inner[:MAX_NESTED] if type(inner) in (list, tuple) else ())]
         if number < MAX_NESTED:
-            datasets += [each for each in found if each is not None]
+            datasets += [each for each in nested if each is not None]
 
 
 def _own_attributes(value: Any) -> dict[str, Any]:
@@ -149,7 +151,8 @@ def _bytes_of(value: Any, depth: int = 2) -> int:
     if kind in (str, bytes, int, float):
         return sys.getsizeof(value)
     if kind in _COLLECTIONS:
-        parts = islice(chain.from_iterable(value.items()) if kind is dict else value, 2 * SAMPLED_PARTS)
+        pairs = value.items() if kind is dict else ()
+        parts = islice((part for pair in pairs for part in pair) if pairs else value, 2 * SAMPLED_PARTS)
         return sys.getsizeof(value) + (sum(_bytes_of(part, depth - 1) for part in parts) if depth else 0)
     inside = sum(_bytes_of(part, 0) for part in islice(_own_attributes(value).values(), SAMPLED_PARTS))
     return _OBJECT_BYTES + inside
