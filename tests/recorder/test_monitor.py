@@ -49,6 +49,16 @@ def test_a_monitor_accepts_the_path_of_a_yaml_file(folder: Path, tmp_path: Path)
     assert read(folder, "from-yaml").status == "finished"
 
 
+def test_the_price_of_energy_is_recorded_for_the_diagnosis_if_it_is_known(folder: Path) -> None:
+    prices = {"electricity_price_per_kwh": 0.3, "pue": 1.5, "currency": "EUR"}
+    for name, energy in (("priced", prices), ("plain", {})):
+        with TrainingMonitor({"run": name, "directory": str(folder), "energy": energy}) as monitor:
+            monitor.log({"loss": 1.0})
+    facts = {name: read(folder, name).segments[0].processes[0].facts for name in ("priced", "plain")}
+    assert facts["priced"]["energy"] == {"price_per_kwh": pytest.approx(0.45), "currency": "EUR"}
+    assert "energy" not in facts["plain"]
+
+
 def test_a_wrong_setting_is_reported_before_training_starts(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("run: x\ndashboard:\n  port: many\n")
