@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stepscope.analysis.regression import MIN_STEPS, time_change
+from stepscope.analysis.regression import HIGH_CONFIDENCE, MIN_STEPS, time_change
 
 
 def steps(seed, seconds=0.1, count=400, noise=0.05, drift=0.0):
@@ -40,6 +40,21 @@ def test_three_baselines_show_the_noise_between_runs():
     assert together.low < 0 < together.high
     twice = time_change(steps(9, 0.25), baselines)
     assert twice.low > 0.05
+
+
+@pytest.mark.parametrize("baselines", [1, 4])
+def test_a_higher_confidence_has_a_wider_interval_around_the_same_change(baselines):
+    others = [steps(seed) for seed in range(2, 2 + baselines)]
+    usual, sure = (time_change(steps(1), others, *given) for given in ((), (HIGH_CONFIDENCE,)))
+    assert usual.ratio == sure.ratio
+    assert sure.low < usual.low < usual.high < sure.high
+
+
+def test_noise_between_runs_is_assumed_only_where_baselines_do_not_show_it():
+    one, several = ([steps(seed) for seed in range(2, 2 + count)] for count in (1, 5))
+    noisy = time_change(steps(1), one, run_noise=0.1)
+    assert noisy.low < -0.2 < 0.2 < noisy.high
+    assert time_change(steps(1), several, run_noise=0.1) == time_change(steps(1), several)
 
 
 @pytest.mark.parametrize("short", [0, 1])
