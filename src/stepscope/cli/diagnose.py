@@ -15,6 +15,7 @@ from stepscope.cli.output import text
 from stepscope.errors import NotFound, StoreError
 from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
+from stepscope.views.history.run_history import history_of
 from stepscope.views.overview.run_findings import feedback_on
 from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
@@ -111,6 +112,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
     """Findings in the newest steps, and earlier findings that are over, as plain values."""
     diagnosis = run.diagnose()
     muted, feedback = _opinions(store, run)
+    history = history_of(run, store.runs(), diagnosis)
     current = [finding.as_dict() for finding in diagnosis.findings]
     stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
     for finding in current:
@@ -118,6 +120,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         if before is not None:
             # The stored finding is older: it knows when the problem began.
             finding.update(first_step=before["first_step"], first_time=before["first_time"])
+        finding["detail"] = f"{finding['detail']} {history.saved_before(finding['id'])}".strip()
         # The short answer: the first remedy, and what it is estimated to gain.
         remedy = next(iter(finding["remedies"]), {"text": "", "code": None})
         finding.update(gain=finding["estimate"], remedy=remedy["text"], code=remedy["code"])
@@ -130,6 +133,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         "findings": current,
         "earlier": [{**finding, "open": False} for finding in stored.values()],
         "checks": _checks(diagnosis),
+        "history": asdict(history.answer),
         "feedback": [asdict(given) for given in feedback],
     }
 
@@ -169,6 +173,7 @@ def _page(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _wrapped(text.safe(verdict["headline"]), "  ", style)
     if verdict["tries"]:
         yield from _wrapped(f"try: {', '.join(verdict['tries'])}", "  ")
+    yield from _history(report["history"])
     for number, finding in enumerate(report["findings"], 1):
         yield from _finding(number, finding)
     if report["earlier"]:
@@ -180,6 +185,17 @@ def _page(report: Mapping[str, Any]) -> Iterator[str]:
         yield from _heading("checks passed, and checks that could not run")
         for check in others:
             yield from _wrapped(f"{check['id']}: {text.safe(check['why'])}", "  ", "faint")
+
+
+def _history(history: Mapping[str, Any]) -> Iterator[str]:
+    """Says nothing where no earlier run of the project is similar."""
+    style = "note" if history["result"] == "slower" else ""
+    if history["runs"]:
+        yield from _wrapped(text.safe(history["sentence"]), "  ", style)
+    if history["loss"] is not None:
+        yield from _wrapped(text.safe(history["loss"]["sentence"]), "  ")
+    for advice in history["helped"]:
+        yield from _wrapped(text.safe(f"helped: {advice['sentence']}"), "  ", "faint")
 
 
 def _finding(number: int, finding: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stepscope.number_format import duration, number, size
 
 __all__ = [
+    "between",
     "comparison",
     "duration",
     "is_many_times",
@@ -49,6 +50,14 @@ def comparison(ratio: float, more: str, less: str) -> str:
 def is_many_times(ratio: float) -> bool:
     """Returns whether a change should be written as a factor: 9 for ten times as much, -0.9 for a tenth."""
     return ratio >= MANY_TIMES - 1 or -1 < ratio <= 1 / MANY_TIMES - 1
+
+
+def between(low: str, high: str) -> str:
+    """Joins two quantities; the unit is written once if it is the same: `30 to 33 ms`."""
+    if low == high:
+        return low
+    number_text, _, unit = low.rpartition(" ")
+    return f"{number_text} to {high}" if number_text and high.endswith(f" {unit}") else f"{low} to {high}"
 
 
 def quantity(value: float, unit: str) -> str:

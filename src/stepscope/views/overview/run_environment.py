@@ -76,7 +76,7 @@ def _place(context: RunContext, facts: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def _training(context: RunContext) -> Iterator[tuple[str, str]]:
     setup = context.own_events["census"][-1].fields if "census" in context.own_events else {}
-    yield "Precision", _precision(setup)
+    yield "Precision", precision_of(setup)
     parameters = _count(setup.get("parameters"))
     if parameters:
         compiled = ", compiled" if setup.get("compiled") else ""
@@ -90,7 +90,8 @@ def _training(context: RunContext) -> Iterator[tuple[str, str]]:
         yield "Loader workers", f"{loader['num_workers']}"
 
 
-def _precision(setup: Mapping[str, Any]) -> str:
+def precision_of(setup: Mapping[str, Any]) -> str:
+    """Returns the number format a training computes in, from its setup event; empty if it is not known."""
     autocast = setup.get("autocast")
     if autocast and autocast != "off":
         return f"autocast {autocast}"

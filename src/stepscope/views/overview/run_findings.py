@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope.analysis.diagnose import Considered  # noqa: TC001 - the schema of the API reads it
@@ -12,16 +12,18 @@ from stepscope.schema import finding as schema
 from stepscope.schema.finding import Estimate, Evidence, Remedy, Severity
 from stepscope.schema.run import LIVE
 from stepscope.store.mark_store import Feedback
+from stepscope.views.history.run_history import RunHistory, history_of
 from stepscope.views.logs.console_lines import Failure  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.logs.run_failure import failure_of
 from stepscope.views.overview.run_verdict import findings_of, verdict_for
+from stepscope.views.runs.run_rows import FigureCache
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from stepscope.reading import Run
     from stepscope.store.mark_store import Opinion
-    from stepscope.views.run_figures import RunFigures
+    from stepscope.views.history.run_history import ProjectHistory
     from stepscope.views.runs.marks import Marks
 
     _Part = TypeVar("_Part", Evidence, Remedy, Estimate)
@@ -93,21 +95,35 @@ class Findings:
     """Checks that passed, or could not run."""
     feedback: tuple[Feedback, ...]
     """People's opinions on findings in the project of the run."""
+    history: RunHistory
+    """How the run compares with similar earlier runs of its project."""
 
 
-def findings_page_of(run: Run, marks: Marks, figures: RunFigures) -> Findings:
-    """Returns the diagnosis page of a run; an ended run that no agent has analysed is analysed now."""
+def findings_page_of(
+    run: Run, runs: Iterable[Run], marks: Marks, now_ns: int, cache: FigureCache | None = None
+) -> Findings:
+    """Returns the diagnosis page of a run; an ended run that no agent has analysed is analysed now.
+
+    `runs` are all runs of the store, among which are the earlier ones of its project.
+    """
+    cache = cache or FigureCache()
     diagnosis, muted = run.diagnose(), marks.muted(run.id, run.project)
+    history = history_of(run, runs, diagnosis, cache, now_ns)
     shown = listed_findings(run.findings(), muted)
     if not shown and run.status not in LIVE:
         shown = listed_findings((finding.as_dict() for finding in diagnosis.findings), muted)
     return Findings(
-        verdict=verdict_for(run, muted, figures, diagnosis),
+        verdict=verdict_for(run, muted, cache.of(run, now_ns), diagnosis),
         failure=failure_of(run),
-        findings=shown,
+        findings=tuple(_with_history(finding, history) for finding in shown),
         considered=diagnosis.considered,
         feedback=marks.feedback(run.project),
+        history=history.answer,
     )
+
+
+def _with_history(finding: Finding, history: ProjectHistory) -> Finding:
+    return replace(finding, detail=f"{finding.detail} {history.saved_before(finding.id)}".strip())
 
 
 def listed_findings(stored: Iterable[Mapping[str, Any]], muted: Collection[str]) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stepscope.analysis.verdict import MIN_STEPS, Verdict
 from stepscope.number_format import NonFinite  # noqa: TC001 - the schema of the API reads it
 from stepscope.schema.run import LIVE, Status
+from stepscope.views.history.run_record import record_of
 from stepscope.views.json_values import Scalar, clean
 from stepscope.views.overview.run_verdict import recorded_checks, verdict_for
 from stepscope.views.run_figures import figures_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.reading import Run, Runs
+    from stepscope.views.history.run_record import RunRecord
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
 
@@ -81,6 +83,7 @@ class FigureCache:
     def __init__(self) -> None:
         self._figures: dict[str, tuple[tuple[object, ...], RunFigures]] = {}
         self._diagnosed: dict[str, tuple[tuple[object, ...], Diagnosis]] = {}
+        self._records: dict[str, tuple[tuple[object, ...], RunRecord]] = {}
         self._diagnoses_left = MAX_DIAGNOSED
 
     def of(self, run: Run, now_ns: int) -> RunFigures:
@@ -93,6 +96,17 @@ class FigureCache:
         if self._is_settled(run, now_ns):
             self._figures[run.id] = version, figures
         return figures
+
+    def record(self, run: Run, now_ns: int) -> RunRecord:
+        """Returns what the history of its project uses of a run."""
+        version = _version(run)
+        cached = self._records.get(run.id)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        record = record_of(run)
+        if self._is_settled(run, now_ns):
+            self._records[run.id] = version, record
+        return record
 
     def begin_list(self) -> None:
         """Allows the next list to diagnose some runs that no agent has checked."""
@@ -123,7 +137,7 @@ class FigureCache:
     def forget_others(self, run_ids: Iterable[str]) -> None:
         """Removes runs that no longer exist."""
         existing = set(run_ids)
-        for entries in (self._figures, self._diagnosed):
+        for entries in (self._figures, self._diagnosed, self._records):
             for run_id in entries.keys() - existing:
                 entries.pop(run_id, None)
 

@@ -157,11 +157,10 @@ def heatmap(
 
 @router.get("/runs/{run_id}/findings", response_model=answer(Findings))
 def run_findings(state: StateOf, run_id: RunId) -> Response:
-    """The findings of a run, with evidence and advice, and the checks that passed."""
+    """The findings of a run with evidence and advice, checks that passed, and the history of its project."""
     with state.readers.open() as opened:
-        run = opened.run(run_id)
-        figures = state.kept.of(run, state.now_ns())
-        return json_response(findings_page_of(run, state.marks, figures))
+        run, runs = opened.run(run_id), opened.runs.runs()
+        return json_response(findings_page_of(run, runs, state.marks, state.now_ns(), state.kept))
 
 
 @router.get("/runs/{run_id}/logs", response_model=answer(Console))

@@ -1,0 +1,1 @@
+"""What earlier runs of a project reached, and which advice helped them."""
