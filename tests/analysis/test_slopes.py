@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.robust import block_edges, block_medians, block_quantiles
-from stepscope.analysis.trends import is_line, slope_of
+from stepscope.analysis.trends import is_line, rank_trend, slope_of
 
 
 def noise(count: int, seed: int, size: float = 1.0) -> np.ndarray:
@@ -90,3 +90,29 @@ def test_jumps_are_distinguished_from_a_line() -> None:
     assert is_line(x, x)
     assert not is_line(x, np.where(x > 60, 100.0, 0.0) + noise(150, 5))
     assert not is_line(x, np.where(x > 50, 100.0, 0.0) + np.where(x > 100, 60.0, 0.0) + noise(150, 5))
+
+
+def test_ranks_show_a_trend_of_any_shape_and_none_in_noise() -> None:
+    x = np.arange(100.0)
+    growing = rank_trend(x, np.exp(x / 10))
+    assert (growing.tau, growing.p_value < 1e-9) == (1.0, True)
+    falling = rank_trend(x, -np.sqrt(x))
+    assert falling.tau == -1.0
+    sure = [
+        rank_trend(x, np.random.default_rng(seed).normal(0, 1, 100)).p_value < 0.05 for seed in range(200)
+    ]
+    assert sum(sure) <= 20
+
+
+def test_values_that_depend_on_each_other_count_as_fewer_for_ranks() -> None:
+    x, sure = np.arange(100.0), 0
+    for seed in range(100):
+        noise = np.random.default_rng(seed).normal(0, 1, 109)
+        sure += rank_trend(x, np.convolve(noise, np.ones(10), "valid")).p_value < 0.05
+    assert sure <= 15, "As independent values, more than half would be sure."
+
+
+def test_equal_values_have_no_trend_by_ranks_and_too_few_are_not_tested() -> None:
+    assert rank_trend(np.arange(9.0), np.ones(9)).p_value == 1.0
+    assert rank_trend(np.arange(2.0), np.arange(2.0)) is None
+    assert rank_trend(np.zeros(9), np.arange(9.0)) is None

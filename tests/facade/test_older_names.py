@@ -275,6 +275,19 @@ def test_a_trend_has_slope_significance_and_a_robust_twin() -> None:
     assert misled["robust"]["trend"] == "decreasing"
 
 
+def test_the_trend_of_any_figure_has_a_test_by_ranks() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 200)
+    history = [
+        {"timestamp": float(number), "tokens": 50 + 0.01 * number + noise[number]} for number in range(200)
+    ]
+    rising = PerformanceAnalyzer(history).analyze_trend("tokens")
+    assert (rising["trend"], rising["robust"]["trend"]) == ("increasing", "increasing")
+    assert rising["slope"] == pytest.approx(0.01, abs=0.001)
+    assert rising["robust"]["tau"] > 0.8
+    assert rising["robust"]["p_value"] < 1e-9
+    assert PerformanceAnalyzer(history).analyze_trend("loss")["trend"] == "unknown"
+
+
 def test_a_trend_needs_three_finite_losses() -> None:
     for losses in ([], [1.0, 2.0], [math.nan] * 9):
         trend = PerformanceAnalyzer(history_of(losses)).analyze_loss_trend()

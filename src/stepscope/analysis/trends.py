@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.99
 
+MAX_CORRELATION = 0.99
+
 MIN_RANGE_READINGS, MIN_RANGE_RATIO = 15, 3.0
 """With this many values, growth of this many times the range of the residuals is certain."""
 
@@ -81,6 +83,36 @@ def slope_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Slope | No
         return _by_range(middle, x, residuals)
     low, high = np.quantile(slopes, [(1 - pair_share) / 2, (1 + pair_share) / 2])
     return Slope(middle, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class RankTrend:
+    """Whether a series rises or falls, by the ranks of its values (Mann and Kendall)."""
+
+    tau: float
+    """From -1, where every later value is smaller, to 1."""
+    p_value: float
+    """The probability of such a tau by chance, where autocorrelated values count as fewer."""
+
+
+def rank_trend(x: Floats, y: Floats) -> RankTrend | None:
+    """Tests a series for a trend of any shape; None for too few values, or if x does not increase."""
+    slopes = _pair_slopes(x, y)
+    count = len(y)
+    if count < 3 or not len(slopes):
+        return None
+    score = float(np.sign(slopes).sum())
+    _, ranks, tied = np.unique(y, return_inverse=True, return_counts=True)
+    variance = (
+        count * (count - 1) * (2 * count + 5) - float((tied * (tied - 1) * (2 * tied + 5)).sum())
+    ) / 18
+    # By ranks as well, or the shape of a trend would count as noise.
+    residuals = ranks - float(np.median(_pair_slopes(x, ranks.astype(np.float64)))) * x
+    correlation = min(autocorrelation(residuals), MAX_CORRELATION)
+    variance *= (1 + correlation) / (1 - correlation)
+    # A sum of signs is a whole number, so half of its step is taken off.
+    distance = max(abs(score) - 1, 0.0) / np.sqrt(variance) if variance > 0 else 0.0
+    return RankTrend(score / len(slopes), 2 * NormalDist().cdf(-distance))
 
 
 def trend_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Trend | None:

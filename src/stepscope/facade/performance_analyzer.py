@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.analysis.linear_fit import linear_fit
 from stepscope.analysis.robust import MAD_TO_SIGMA, block_edges, block_medians
-from stepscope.analysis.trends import slope_of
+from stepscope.analysis.trends import rank_trend, slope_of
 from stepscope.errors import ConfigError
 from stepscope.guard import shown
 from stepscope.recorder.values import as_number
@@ -49,17 +49,22 @@ class PerformanceAnalyzer:
             )
 
     def analyze_loss_trend(self) -> dict[str, Any]:
-        """How the loss changes per second: slope, explained variance, probability of chance, direction.
+        """How the loss changes per second: `analyze_trend("loss")`."""
+        return self.analyze_trend("loss")
+
+    def analyze_trend(self, metric: str) -> dict[str, Any]:
+        """How a figure changes per second: slope, explained variance, probability of chance, direction.
 
         `p_value` is that of least squares, which takes the values as independent. `robust` has the median
-        slope over all pairs of points with its 95% interval, which outliers and smoothed values do not
-        mislead. Without timestamps, the slope is per entry. None and "unknown" for fewer than three losses.
+        slope over all pairs of points (Theil and Sen) with its 95% interval, and the test of Mann and Kendall
+        (`tau`, `p_value`), which outliers and smoothed values do not mislead. Without timestamps, the slope
+        is per entry. None and "unknown" for fewer than three values.
         """
-        times, losses = self._series("loss")
-        fit = linear_fit(times, losses)
+        times, values = self._series(metric)
+        fit = linear_fit(times, values)
         if fit is None:
             unknown = dict.fromkeys(("slope", "intercept", "r_squared", "p_value", "robust"))
-            return {**unknown, "trend": "unknown", "significance": "not_significant", "points": len(losses)}
+            return {**unknown, "trend": "unknown", "significance": "not_significant", "points": len(values)}
         is_significant = fit.p_value < SIGNIFICANT
         return {
             "slope": fit.slope,
@@ -68,8 +73,8 @@ class PerformanceAnalyzer:
             "p_value": fit.p_value,
             "trend": _direction(fit.slope),
             "significance": "significant" if is_significant else "not_significant",
-            "points": len(losses),
-            "robust": _robust_trend(times, losses),
+            "points": len(values),
+            "robust": _robust_trend(times, values),
         }
 
     def analyze_resource_usage(self) -> dict[str, dict[str, float]]:
@@ -149,14 +154,16 @@ def _robust_trend(times: Floats, values: Floats) -> dict[str, Any] | None:
     if len(values) > MAX_BLOCKS:
         edges = block_edges(len(values), MAX_BLOCKS, 1)
         times, values = block_medians(times, edges), block_medians(values, edges)
-    slope = slope_of(times, values, confidence=1 - SIGNIFICANT)
-    if slope is None:
+    slope, ranks = slope_of(times, values, confidence=1 - SIGNIFICANT), rank_trend(times, values)
+    if slope is None or ranks is None:
         return None
     is_certain = slope.low > 0 or slope.high < 0
     return {
         "slope": slope.value,
         "low": slope.low,
         "high": slope.high,
+        "tau": ranks.tau,
+        "p_value": ranks.p_value,
         "trend": _direction(slope.value),
         "significance": "significant" if is_certain else "not_significant",
     }
