@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stepscope.schema.series import Source
+from stepscope.store.sqlite import SqliteStore
 from stepscope.views.history.run_history import MAX_RUNS
 from stepscope.views.overview.run_findings import findings_page_of
 from stepscope.views.runs.marks import NoMarks
@@ -230,3 +234,16 @@ def test_a_run_without_steps_has_no_history(project: Project, made: Made) -> Non
     made.process("empty-0badcafe", started_ns=BEGUN_NS + 99 * HOUR * NS)
     answer = project.answer("empty-0badcafe")
     assert (answer.result, answer.step_s, answer.loss) == ("unknown", None, None)
+
+
+def test_a_damaged_earlier_run_does_not_hide_the_others(project: Project, made: Made) -> None:
+    damaged, *_, current = [project.train(0.03) for _ in range(5)]
+    with made.store.transaction():
+        made.store.seal(Source(damaged, "a1", 0, "node1"))
+    made.close()
+    with contextlib.closing(sqlite3.connect(made.folder / "store.sqlite")) as connection, connection:
+        assert connection.execute("UPDATE chunk SET data = x'63'").rowcount
+    made.store = SqliteStore(made.folder / "store.sqlite")
+    answer = project.answer(current)
+    assert (answer.result, len(answer.runs)) == ("no clear difference", 3)
+    assert answer.loss is not None

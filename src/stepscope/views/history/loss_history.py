@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stepscope.analysis.regression import HIGH_CONFIDENCE, MIN_RUNS, Level, difference_of, level_of
+from stepscope.errors import StoreError
 from stepscope.views.formatting import between, quantity
 from stepscope.views.json_values import bucket_levels
 
@@ -80,9 +81,12 @@ def loss_history_of(
 
 def _level(run: Run, series: LossSeries, step: int) -> Level | None:
     low = int((1 - LAST_SHARE) * step)
-    buckets = run.buckets(
-        series.key, MAX_BUCKETS, low=low, high=step, rank=series.rank, device="", axis="step"
-    )
+    try:
+        buckets = run.buckets(
+            series.key, MAX_BUCKETS, low=low, high=step, rank=series.rank, device="", axis="step"
+        )
+    except StoreError:  # damaged: the other runs can still be compared
+        return None
     values = bucket_levels(buckets)
     values = values[np.isfinite(values) & (buckets.nonfinite == 0)]
     return level_of(values) if len(values) else None

@@ -15,6 +15,7 @@ from stepscope.analysis.regression import (
     MIN_STEPS,
     time_change,
 )
+from stepscope.errors import StoreError
 from stepscope.schema.run import LIVE
 from stepscope.views.compare.compared_config import config_lines
 from stepscope.views.formatting import between, comparison, duration, signed_percent
@@ -127,10 +128,19 @@ def history_of(
     ]
     before.sort(key=lambda other: other.info.created_ns)
     current = record_of(run, diagnosis)
-    earlier = tuple(cache.record(other, now_ns) for other in before[-MAX_RUNS:])
+    records = (_readable(other, cache, now_ns) for other in before[-MAX_RUNS:])
+    earlier = tuple(record for record in records if record is not None)
     return ProjectHistory(
         current, earlier, _compared(current, earlier, {run.id: run, **{other.id: other for other in before}})
     )
+
+
+def _readable(run: Run, cache: FigureCache, now_ns: int) -> RunRecord | None:
+    """Returns what was recorded of an earlier run; None if it is damaged, which must not hide this run."""
+    try:
+        return cache.record(run, now_ns)
+    except StoreError:
+        return None
 
 
 def _compared(current: RunRecord, earlier: Sequence[RunRecord], runs: Mapping[str, Run]) -> RunHistory:
