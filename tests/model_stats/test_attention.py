@@ -187,7 +187,8 @@ def test_a_fused_call_outside_of_any_attention_layer_is_numbered() -> None:
 
 def test_functions_are_put_back_after_a_burst() -> None:
     original = functional.scaled_dot_product_attention
-    watch = Attention(nn.Linear(1, 1), recompute=True, outlets=RecordedMetrics().outlets, _draw=always)
+    model = nn.Linear(1, 1)
+    watch = Attention(model, recompute=True, outlets=RecordedMetrics().outlets, _draw=always)
     for step in range(WARM_UP):
         assert functional.scaled_dot_product_attention is original
         end_step(watch, step)

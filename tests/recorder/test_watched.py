@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -298,3 +300,28 @@ def test_a_watch_that_ends_within_an_evaluation_leaves_nothing_behind(folder: Pa
     run = stepscope.open_store(folder).run("interrupted")
     assert run.series("phase/eval_seconds").values.min() > 0
     assert len(run.series("step_seconds")) == len(data), "each batch is a step again"
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["named optimizer", "any optimizer"])
+@pytest.mark.parametrize(
+    "options", [{}, {"histograms": 1, "activations": 1, "attention": 1}], ids=["gradients", "everything"]
+)
+def test_models_and_optimizers_that_a_training_deletes_are_freed(
+    folder: Path, options, is_named: bool
+) -> None:
+    def train_one(monitor: stepscope.TrainingMonitor) -> list[weakref.ref]:
+        model = small_model()
+        optimizer = torch.optim.Adam(model.parameters())
+        monitor.watch(model, optimizer if is_named else None, **options)
+        for _ in range(25):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        return [weakref.ref(part) for part in (model, optimizer, *model.parameters())]
+
+    with stepscope.TrainingMonitor(run="two", directory=folder) as monitor:
+        parts = [*train_one(monitor), *train_one(monitor)]
+        gc.collect()
+        assert [part() for part in parts if part() is not None] == []
+    assert len(stepscope.open_store(folder).run("two").series("step_seconds")) == 50

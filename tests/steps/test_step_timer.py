@@ -14,6 +14,13 @@ from stepscope.steps.step_timer import MAX_ROWS, TAKEOVER, PythonStepTimer, Step
 from tests.packaging.compiler import can_compile
 
 
+class Optimizer:
+    """Stands for an optimizer: it is only compared, and not kept alive."""
+
+
+OPTIMIZER = Optimizer()
+
+
 @pytest.fixture(params=["compiled", "in Python"])
 def timer(request: pytest.FixtureRequest) -> Any:
     if request.param == "compiled":
@@ -45,9 +52,9 @@ def numbers(rows: list[tuple[Any, ...]]) -> list[int]:
 def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
     began = timer.began_ns
     timer.step = timer.first_step = 5
-    timer.last_optimizer = "an optimizer"
+    timer.last_optimizer = OPTIMIZER
     for _ in range(2):
-        timer.optimizer_stepped("an optimizer", (), {})
+        timer.optimizer_stepped(OPTIMIZER, (), {})
     first, second = taken(timer, 3)
     assert numbers([first, second]) == [5, 6]
     assert first[2] == pytest.approx((first[0] - began) * 1e-9)
@@ -58,9 +65,9 @@ def test_a_step_ends_when_an_optimizer_has_stepped(timer: Any) -> None:
 
 def test_what_is_logged_after_an_optimizer_step_belongs_to_the_step_it_has_ended(timer: Any) -> None:
     numbers_of_logs = []
-    timer.last_optimizer = "an optimizer"
+    timer.last_optimizer = OPTIMIZER
     for _ in range(3):
-        timer.optimizer_stepped("an optimizer", (), {})
+        timer.optimizer_stepped(OPTIMIZER, (), {})
         numbers_of_logs.append(timer.step)
         timer.step += timer.stride
     assert numbers_of_logs == numbers(taken(timer, 3)) == [0, 1, 2]
@@ -69,17 +76,17 @@ def test_what_is_logged_after_an_optimizer_step_belongs_to_the_step_it_has_ended
 def test_what_was_logged_before_the_first_optimizer_step_belongs_to_the_step_that_it_ends(
     timer: Any,
 ) -> None:
-    timer.last_optimizer = "an optimizer"
+    timer.last_optimizer = OPTIMIZER
     assert timer.step == 0
     timer.step += timer.stride
-    timer.optimizer_stepped("an optimizer", (), {})
+    timer.optimizer_stepped(OPTIMIZER, (), {})
     assert (timer.step, timer.is_over) == (0, True)
-    timer.optimizer_stepped("an optimizer", (), {})
+    timer.optimizer_stepped(OPTIMIZER, (), {})
     assert numbers(taken(timer, 3)) == [0, 1]
 
 
 def test_an_optimizer_takes_over_when_the_last_one_has_not_stepped_for_a_while(timer: Any) -> None:
-    first, second = object(), object()
+    first, second = Optimizer(), Optimizer()
     timer.last_optimizer, timer.on_other = first, lambda _: 2
     for _ in range(3):
         timer.optimizer_stepped(first)
@@ -94,7 +101,7 @@ def test_an_optimizer_takes_over_when_the_last_one_has_not_stepped_for_a_while(t
 
 
 def test_an_optimizer_takes_over_at_once_or_never_where_that_is_known(timer: Any) -> None:
-    first, second = object(), object()
+    first, second = Optimizer(), Optimizer()
     timer.last_optimizer, timer.on_other = first, lambda _: 0
     for _ in range(TAKEOVER + 2):
         timer.optimizer_stepped(second)
@@ -121,8 +128,18 @@ def test_a_step_that_is_logged_ends_once_with_the_number_it_was_logged_with(time
     assert timer.step == 5
 
 
+def test_a_deleted_optimizer_is_the_last_one_no_longer(timer: Any) -> None:
+    timer.last_optimizer = optimizer = Optimizer()
+    assert timer.last_optimizer is optimizer
+    del optimizer
+    assert timer.last_optimizer is None
+    timer.on_other = lambda _: 1
+    timer.optimizer_stepped(OPTIMIZER)
+    assert timer.last_optimizer is OPTIMIZER
+
+
 def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
-    timer.last_optimizer = last = object()
+    timer.last_optimizer = last = Optimizer()
     timer.optimizer_stepped(object())
     assert timer.steps_made == 0
     timer.optimizer_stepped(last)
@@ -131,12 +148,12 @@ def test_of_several_optimizers_the_last_ends_a_step(timer: Any) -> None:
 
 def test_in_batches_a_step_ends_when_the_loop_is_done_with_the_batch(timer: Any) -> None:
     timer.in_batches = True
-    timer.last_optimizer = "an optimizer"
+    timer.last_optimizer = OPTIMIZER
     finish = Passes()
     for batch in timer.batches_of(iter("abcd"), finish):
         assert timer.held == batch
         if batch in "bd":
-            timer.optimizer_stepped("an optimizer")
+            timer.optimizer_stepped(OPTIMIZER)
             assert timer.step == "bd".index(batch), "a value logged now belongs to this step"
     assert finish.left == [False]
     assert timer.most_batches == 2

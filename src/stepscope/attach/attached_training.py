@@ -52,8 +52,8 @@ class AttachedTraining:
         self._watched: Watched | None = None
         self._owner = StepOwner(self._timer, self._trains, self._is_separate, self._begin_another)
         self._models: list[weakref.ref[Any]] = []
-        self._stand_ins: list[Any] = []
-        """Models of tensors that no module contains; nothing else holds them."""
+        self._stand_in: Any = None
+        """The newest model of tensors that no module contains; nothing else keeps it, and it keeps them."""
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """The name of the model that each optimizer changes; empty for tensors that no module contains."""
         self._held: tuple[str, Any] | None = None
@@ -169,14 +169,14 @@ class AttachedTraining:
 
     def _was_replaced(self, losses: Any) -> bool:
         """Whether tensors were updated by new ones, which are watched from now on."""
-        if not self._stand_ins:
+        stand_in = self._stand_in
+        if stand_in is None:
             return False
         leaves = leaves_of(losses if isinstance(losses, list | tuple) else [losses])
-        stand_in = self._stand_ins[-1]
-        if not leaves or not leaves.keys().isdisjoint(map(id, stand_in.tensors)):
+        if not leaves or not leaves.keys().isdisjoint(map(id, stand_in.parameters())):
             return False
         self._replaces_tensors = True
-        stand_in.tensors[:] = leaves.values()
+        stand_in.replace(leaves.values())
         self._has_changed()  # compares with the new tensors from now on
         return True
 
@@ -215,7 +215,9 @@ class AttachedTraining:
         self._has_optimizer |= any(not tensors.keys().isdisjoint(others) for others in known)
         if search.has_modules or not self._has_modules:
             self._has_modules |= search.has_modules
-            self._stand_ins += [] if search.has_modules else search.models
+            if not search.has_modules:
+                self._stand_in = search.models[-1]
+            self._models = [reference for reference in self._models if reference() is not None]
             for model in search.models:
                 if all(reference() is not model for reference in self._models):
                     self._models.append(weakref.ref(model))
@@ -235,7 +237,7 @@ class AttachedTraining:
         models = [model for reference in self._models if (model := reference()) is not None]
         parameters: dict[str, set[int]] = {}
         for model in models:
-            name = "" if any(model is other for other in self._stand_ins) else name_of(model)
+            name = "" if model is self._stand_in else name_of(model)
             parameters.setdefault(name, set()).update(map(id, model.parameters()))
         return parameters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -149,18 +150,20 @@ def _stand_in(torch: Any, tensors: list[Any]) -> Any:
     """A module with the tensors of a program that uses no modules."""
 
     class Tensors(torch.nn.Module):  # type: ignore[misc]  # its base is known only when PyTorch is loaded
-        """Tensors that are trained; never called."""
+        """Tensors that are trained, as long as the program keeps them; never called."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.tensors = tensors
+        def replace(self, tensors: Iterable[Any]) -> None:
+            """Continues with other tensors."""
+            self.references = [weakref.ref(tensor) for tensor in tensors]
 
         def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, Any]]:
             """All tensors, by number."""
-            return iter([(f"tensor{number}", tensor) for number, tensor in enumerate(self.tensors)])
+            return ((f"tensor{number}", tensor) for number, tensor in enumerate(self.parameters()))
 
         def parameters(self, *_: Any, **__: Any) -> Iterator[Any]:
             """All tensors."""
-            return iter(self.tensors)
+            return (tensor for reference in self.references if (tensor := reference()) is not None)
 
-    return Tensors()
+    stand_in = Tensors()
+    stand_in.replace(tensors)
+    return stand_in

@@ -81,11 +81,11 @@ class StepOwner:
         last, steps_since = timer.last_optimizer, timer.steps_made - self._stepped_at.get(optimizer, 0)
         self._stepped_at[optimizer] = timer.steps_made
         self._begin_round()
-        if last is None:
+        if not timer.steps_made:
             self._take_over(last)
             return ENDS_STEPS
         is_second = self.is_undecided(optimizer)
-        if is_second or (steps_since >= MIN_STEPS and is_new):
+        if last is None or is_second or (steps_since >= MIN_STEPS and is_new):
             self._on_another()
             if is_second:
                 self._end_first_step()

@@ -44,7 +44,9 @@ class Activations(SampledHooks):
         self._summaries: dict[str, dict[str, Any]] = {}
 
     def _attach(self) -> None:
-        modules = [(name, module) for name, module in eager_modules(self._model) if self._is_sampled(module)]
+        modules = [
+            (name, module) for name, module in eager_modules(self._model()) if self._is_sampled(module)
+        ]
         if len(modules) > MAX_LAYERS and not self._is_measuring:
             start, self._next = self._next, (self._next + MAX_LAYERS) % len(modules)
             modules = (modules[start:] + modules[:start])[:MAX_LAYERS]

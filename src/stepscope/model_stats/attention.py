@@ -60,7 +60,7 @@ class Attention(SampledHooks):
 
     def _attach(self) -> None:
         self._thread = threading.get_ident()
-        for name, module in eager_modules(self._model):
+        for name, module in eager_modules(self._model()):
             if isinstance(module, self._torch.nn.MultiheadAttention):
                 self._hooks.after_forward(
                     module, functools.partial(self._on_multihead, name), with_kwargs=True

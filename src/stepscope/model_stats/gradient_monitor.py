@@ -16,7 +16,7 @@ from stepscope.model_stats.gradient_sample import NOT_FINITE
 from stepscope.model_stats.gradient_verdicts import Verdicts
 from stepscope.model_stats.gradient_watch import GradientWatch, Pace, keys_of
 from stepscope.model_stats.gradients import LayerSums, plain, tensor_norms
-from stepscope.model_stats.hooking import as_list
+from stepscope.model_stats.hooking import as_list, reference_to
 from stepscope.model_stats.layers import Layers
 from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.schema.keys import GRADIENT_NORM
@@ -54,8 +54,9 @@ class GradientMonitor:
     ) -> None:
         import torch  # lazy: a caller with a model has loaded it
 
-        self._torch, self._model, self._scaler = torch, model, scaler
-        self._optimizers = as_list(optimizer)
+        self._torch, self._scaler = torch, scaler
+        self._model = reference_to(model, None if outlets is None else self._forget_model)
+        self._optimizers = as_list(optimizer) if outlets is None else []
         self._verdicts = Verdicts((outlets or MetricSink()).event)
         self.findings: list[GradientFinding] = []
         """The problems found at the last call of `measure`."""
@@ -66,7 +67,7 @@ class GradientMonitor:
         self._watch: GradientWatch | None = None
         if outlets is not None:
             self._watch = GradientWatch(
-                self._optimizers,
+                as_list(optimizer),
                 lambda: self._sums,
                 outlets,
                 self._verdicts,
@@ -81,7 +82,7 @@ class GradientMonitor:
 
     @property
     def is_off(self) -> bool:
-        """Whether it was switched off after a failure, and no longer samples steps."""
+        """Whether it was switched off, after a failure or because the model was deleted."""
         return self._watch is not None and self._watch.is_off
 
     def measure(self) -> dict[str, float]:
@@ -130,7 +131,12 @@ class GradientMonitor:
     @functools.cached_property
     def _sums(self) -> LayerSums:
         # Read when first needed: by then the model is on its device, sharded and wrapped.
-        return LayerSums(self._torch, Layers.of(self._model))
+        return LayerSums(self._torch, Layers.of(self._model()))
+
+    def _forget_model(self) -> None:
+        vars(self).pop("_sums", None)
+        if self._watch is not None:
+            self._watch.forget_model()
 
     def _scale(self) -> float:
         """The loss scale that gradients still contain; 1 if they were unscaled."""

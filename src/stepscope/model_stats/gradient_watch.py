@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.model_stats import clipping
 from stepscope.model_stats.gradient_health import WEIGHT_NORM
 from stepscope.model_stats.gradient_sample import GradientSample, ParameterLookup
-from stepscope.model_stats.hooking import Hooks
+from stepscope.model_stats.hooking import Hooks, ListedOptimizers
 from stepscope.model_stats.layers import has_values
 from stepscope.model_stats.random_sampling import (
     EXTRA_COST_NS,
@@ -81,7 +81,8 @@ class GradientWatch:
     ) -> None:
         import torch  # lazy: a caller with a model has loaded it
 
-        self._torch, self._optimizers, self._read_model = torch, optimizers, read_model
+        self._torch, self._read_model = torch, read_model
+        self._optimizers = ListedOptimizers(optimizers)
         self._sink, self._verdicts, self._with_layers = sink, verdicts, with_layers
         self._hooks = Hooks(torch, "The gradient monitor", sink.guard, sink.optimizer_steps)
         self._draw = pace.draw
@@ -102,7 +103,7 @@ class GradientWatch:
 
     @property
     def is_off(self) -> bool:
-        """Whether it was switched off after a failure."""
+        """Whether it was switched off, after a failure or because the model was deleted."""
         return self._hooks.is_off
 
     def after_step(self) -> tuple[Mapping[str, float], int]:
@@ -119,6 +120,13 @@ class GradientWatch:
         """Removes all hooks."""
         self._remove_hooks()
         self._gradient_sample = self._weight_sample = None
+
+    def forget_model(self) -> None:
+        """Lets go of the parameters of a model that was deleted; nothing is measured from then on."""
+        self._hooks.is_off = True
+        self._gradient_sample = self._weight_sample = None
+        for name in ("_sums", "_parameter_lookup"):
+            vars(self).pop(name, None)
 
     def _skip_steps(self) -> None:
         """Removes the hooks until the next step to sample: other steps should cost nothing."""
@@ -143,8 +151,9 @@ class GradientWatch:
     def _add_hooks(self) -> None:
         if not self._has_hooks:
             self._has_hooks = True
-            self._hooks.before_step(self._optimizers, self._optimizer_begins, self._is_due)
-            self._hooks.after_step(self._optimizers, self._optimizer_ends, self._is_to_compare)
+            optimizers = self._optimizers.existing()
+            self._hooks.before_step(optimizers, self._optimizer_begins, self._is_due)
+            self._hooks.after_step(optimizers, self._optimizer_ends, self._is_to_compare)
             clipping.add_listener(self._torch, self._on_clipping)
 
     def _remove_hooks(self) -> None:
@@ -202,11 +211,11 @@ class GradientWatch:
 
     def _is_last(self, optimizer: Any) -> bool:
         # An optimizer that has replaced the last one is not in the list.
-        return all(optimizer is not listed for listed in self._optimizers[:-1])
+        return all(optimizer is not listed for listed in self._optimizers.existing()[:-1])
 
     def _is_due(self, optimizer: Any) -> bool:
         # Without a list of optimizers, one that steps may belong to another model.
-        if not self._optimizers and not self._parameter_lookup.of_optimizer(optimizer):
+        if not self._optimizers.existing() and not self._parameter_lookup.of_optimizer(optimizer):
             return False
         self._begin()
         if self._is_last(optimizer):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.errors import RecorderError
 from stepscope.model_stats.gradient_sample import ParameterLookup
 from stepscope.model_stats.gradients import plain, to_device, widest
-from stepscope.model_stats.hooking import Hooks, as_list
+from stepscope.model_stats.hooking import Hooks, ListedOptimizers, as_list, reference_to
 from stepscope.model_stats.layers import Layers
 from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.model_stats.random_sampling import NEVER, RandomSampling
@@ -100,11 +100,12 @@ class Histograms:
     ) -> None:
         import torch  # lazy: a caller with a model has loaded it
 
-        self._torch, self._model = torch, model
+        self._torch = torch
+        self._model = reference_to(model, None if outlets is None else self._forget_model)
         self._sink = outlets or MetricSink()
         self._hooks = Hooks(torch, "The histograms", self._sink.guard, self._sink.optimizer_steps)
         self._chance = RandomSampling(1.0, every_steps, _draw)
-        self._optimizers = as_list(optimizer)
+        self._optimizers = ListedOptimizers(as_list(optimizer))
         self.due = 1
         """Steps until the next call of `after_step`."""
         if outlets is not None:
@@ -127,11 +128,16 @@ class Histograms:
 
     @functools.cached_property
     def _layers(self) -> Layers:
-        return Layers.of(self._model)
+        return Layers.of(self._model())
 
     @functools.cached_property
     def _parameter_lookup(self) -> ParameterLookup:
         return ParameterLookup(self._layers)
+
+    def _forget_model(self) -> None:
+        self._hooks.is_off = True
+        for name in ("_layers", "_parameter_lookup"):
+            vars(self).pop(name, None)
 
     def _hook_or_skip(self) -> None:
         self._hooks.remove()
@@ -140,7 +146,7 @@ class Histograms:
         if skipped:
             self._chance.skip(skipped)
         elif self._chance.is_due(None):
-            self._hooks.before_step(self._optimizers, self._optimizer_begins)
+            self._hooks.before_step(self._optimizers.existing(), self._optimizer_begins)
 
     def _optimizer_begins(self, optimizer: Any) -> None:
         indices = self._parameter_lookup.of_optimizer(optimizer)

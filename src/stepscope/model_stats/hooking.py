@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -126,9 +127,10 @@ def _register_for(
     """
     if not optimizers:
         return register(hook)
+    listed = ListedOptimizers(optimizers)
 
     def call(optimizer: Any) -> None:
-        if any(optimizer is listed for listed in optimizers) or steps.ends_steps(optimizer):
+        if optimizer in listed or steps.ends_steps(optimizer):
             hook(optimizer)
 
     return register(call)
@@ -136,6 +138,31 @@ def _register_for(
 
 def _with_optimizer(call: Callable[..., Any]) -> Callable[..., Any]:
     return lambda optimizer, *_: call(optimizer)
+
+
+def reference_to(model: Any, on_deleted: Callable[[], None] | None) -> Callable[[], Any]:
+    """A function that returns the model; None once the training has deleted it, when `on_deleted` is called.
+
+    Without `on_deleted` the model is kept. A watcher must not keep it: a program may train many models one
+    after another, and delete each to free its memory.
+    """
+    if on_deleted is None:
+        return lambda: model
+    return weakref.ref(model, lambda _: on_deleted())
+
+
+class ListedOptimizers:
+    """The optimizers that the user has named for a model, as long as they exist."""
+
+    def __init__(self, optimizers: Sequence[Any]) -> None:
+        self._references = [weakref.ref(optimizer) for optimizer in optimizers]
+
+    def existing(self) -> list[Any]:
+        """Those that exist."""
+        return [optimizer for reference in self._references if (optimizer := reference()) is not None]
+
+    def __contains__(self, optimizer: object) -> bool:
+        return any(optimizer is reference() for reference in self._references)
 
 
 def as_list(optimizer: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from stepscope.model_stats.gradients import to_device
-from stepscope.model_stats.hooking import Hooks
+from stepscope.model_stats.hooking import Hooks, reference_to
 from stepscope.model_stats.layers import plain_paths
 from stepscope.model_stats.metric_sink import MetricSink
 from stepscope.model_stats.random_sampling import NEVER, RandomSampling, own_random
@@ -41,7 +41,8 @@ class SampledHooks(ABC):
     ) -> None:
         import torch  # lazy: a caller with a model has loaded it
 
-        self._torch, self._model = torch, model
+        self._torch = torch
+        self._model = reference_to(model, None if outlets is None else self._forget_model)
         self._sink = outlets or MetricSink()
         self._draw = _draw or own_random()
         self._chance = RandomSampling(1.0, every_steps, self._draw)
@@ -81,6 +82,9 @@ class SampledHooks(ABC):
     def close(self) -> None:
         """Ends sampling and removes all hooks."""
         self._close()
+
+    def _forget_model(self) -> None:
+        self._hooks.is_off = True
 
     def _open(self) -> None:
         self.is_open = True

@@ -32,7 +32,7 @@ typedef struct {
     long long last_logged;
     char is_made, is_over, in_batches, every_batch, is_special;
     int others;
-    PyObject *last_optimizer, *held;
+    PyObject *last_reference, *held; /* the first one is a weak reference to the last optimizer */
     PyObject *on_step, *on_due, *on_batch, *on_optimizer, *on_other, *on_asked, *on_got;
     int rows;
     Row row[MAX_ROWS];
@@ -141,6 +141,35 @@ end_batch(StepTimer *self, long long ended_ns)
     return 0;
 }
 
+/* The last optimizer as a new reference; None if there is none, or if it no longer exists. */
+static PyObject *
+timer_get_last_optimizer(StepTimer *self, void *closure)
+{
+    if (self->last_reference == NULL)
+        Py_RETURN_NONE;
+    return PyObject_CallFunctionObjArgs(self->last_reference, NULL);
+}
+
+static int
+timer_set_last_optimizer(StepTimer *self, PyObject *optimizer, void *closure)
+{
+    PyObject *before = self->last_reference, *reference = NULL;
+    if (optimizer != NULL && optimizer != Py_None && (reference = PyWeakref_NewRef(optimizer, NULL)) == NULL)
+        return -1;
+    self->last_reference = reference;
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* Whether an optimizer is the last one; -1 if that raised. */
+static int
+is_last(StepTimer *self, PyObject *optimizer)
+{
+    PyObject *last = timer_get_last_optimizer(self, NULL);
+    Py_XDECREF(last);
+    return last == NULL ? -1 : last == optimizer;
+}
+
 /* The result of `on_other` for an optimizer; -1 if it raised. */
 static int
 kind_of_other(StepTimer *self, PyObject *optimizer)
@@ -159,16 +188,17 @@ kind_of_other(StepTimer *self, PyObject *optimizer)
 static int
 ends_step(StepTimer *self, PyObject *optimizer)
 {
-    if (self->last_optimizer != optimizer) {
+    int last = is_last(self, optimizer);
+    if (last < 0)
+        return -1;
+    if (!last) {
         int kind = kind_of_other(self, optimizer);
-        PyObject *before = self->last_optimizer;
         if (kind <= 0)
             return kind;
         if (++self->others < TAKEOVER && kind != 1)
             return self->in_batches;
-        Py_INCREF(optimizer);
-        self->last_optimizer = optimizer;
-        Py_XDECREF(before);
+        if (timer_set_last_optimizer(self, optimizer, NULL) < 0)
+            return -1;
     }
     self->others = 0;
     return 1;
@@ -282,7 +312,7 @@ static int
 timer_traverse(StepTimer *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->last_optimizer);
+    Py_VISIT(self->last_reference);
     Py_VISIT(self->held);
     Py_VISIT(self->on_step);
     Py_VISIT(self->on_due);
@@ -297,7 +327,7 @@ timer_traverse(StepTimer *self, visitproc visit, void *arg)
 static int
 timer_clear(StepTimer *self)
 {
-    Py_CLEAR(self->last_optimizer);
+    Py_CLEAR(self->last_reference);
     Py_CLEAR(self->held);
     Py_CLEAR(self->on_step);
     Py_CLEAR(self->on_due);
@@ -481,7 +511,7 @@ static PyMemberDef timer_members[] = {
     FIELD(due_ns, T_LONGLONG), FIELD(most_batches, T_LONGLONG), FIELD(first_step, T_LONGLONG),
     FIELD(stride, T_LONGLONG), FIELD(is_over, T_BOOL),
     FIELD(is_made, T_BOOL), FIELD(in_batches, T_BOOL), FIELD(every_batch, T_BOOL), FIELD(is_special, T_BOOL),
-    FIELD(last_optimizer, T_OBJECT), FIELD(held, T_OBJECT),
+    FIELD(held, T_OBJECT),
     FIELD(on_step, T_OBJECT), FIELD(on_due, T_OBJECT), FIELD(on_batch, T_OBJECT),
     FIELD(on_optimizer, T_OBJECT), FIELD(on_other, T_OBJECT), FIELD(on_asked, T_OBJECT), FIELD(on_got, T_OBJECT),
     {NULL},
@@ -489,6 +519,7 @@ static PyMemberDef timer_members[] = {
 
 static PyGetSetDef timer_getset[] = {
     {"step", (getter)timer_get_step, (setter)timer_set_step, NULL, NULL},
+    {"last_optimizer", (getter)timer_get_last_optimizer, (setter)timer_set_last_optimizer, NULL, NULL},
     {NULL},
 };
 

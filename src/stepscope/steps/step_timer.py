@@ -6,6 +6,7 @@ cost, and is the `StepTimer` wherever it has been compiled.
 
 from __future__ import annotations
 
+import weakref
 from struct import Struct
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,9 @@ MAX_ROWS = 1024
 """Maximum number of ended steps to keep until `take` is called."""
 TAKEOVER = 8
 """After this many steps of other optimizers, another optimizer ends the training's steps."""
+
+
+def _nothing() -> None: ...
 
 
 class PythonStepTimer:
@@ -62,8 +66,7 @@ class PythonStepTimer:
         """When `on_due` is to be called."""
         self.most_batches = 0
         """The maximum number of batches of a step that has not been taken yet."""
-        self.last_optimizer: Any = None
-        """The optimizer whose steps end the training's steps; None while unknown."""
+        self._last_optimizer: Callable[[], Any] = _nothing
         self.on_other: Callable[[Any], int] | None = None
         """Called with another optimizer that steps. Returns 0 if it ends no training steps, 1 if it does from
         now on, 2 if it does once the last optimizer has stopped stepping."""
@@ -87,6 +90,18 @@ class PythonStepTimer:
         self._others = 0
         """Number of steps by other optimizers since the last step of `last_optimizer`."""
 
+    @property
+    def last_optimizer(self) -> Any:
+        """The optimizer whose steps end the training's steps; None while unknown, or if it was deleted.
+
+        It is not kept alive: its state may be larger than the model.
+        """
+        return self._last_optimizer()
+
+    @last_optimizer.setter
+    def last_optimizer(self, optimizer: Any) -> None:
+        self._last_optimizer = _nothing if optimizer is None else weakref.ref(optimizer)
+
     def optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
         """The post-step hook of optimizers."""
         if self.on_optimizer is not None:
@@ -96,7 +111,7 @@ class PythonStepTimer:
 
     def ends_step(self, optimizer: Any) -> bool:
         """Whether a step of this optimizer ends a training step."""
-        if self.last_optimizer is not optimizer:
+        if self._last_optimizer() is not optimizer:
             kind = 0 if self.on_other is None else self.on_other(optimizer)
             if kind == 0:
                 return False

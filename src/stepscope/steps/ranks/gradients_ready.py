@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,22 +45,22 @@ class GradientsReady:
     """
 
     def __init__(self, model: Any, phase_timer: PhaseTimer) -> None:
-        self._model, self._phase_timer = model, phase_timer
+        self._model, self._phase_timer = weakref.ref(model), phase_timer
         self._ready_ns = self._exchanges = 0
         inner = getattr(model, "module", model)
         trainable = [parameter for parameter in inner.parameters() if parameter.requires_grad]
-        self._first_parameters = trainable[:2]
+        self._first_parameters = [weakref.ref(parameter) for parameter in trainable[:2]]
         self._handles: list[Any] = []
 
     def attach(self) -> None:
         """Registers hooks on the parameters."""
         if not self._handles:
-            on_gpu = any(parameter.is_cuda for parameter in self._first_parameters)
+            references = self._first_parameters
+            parameters = [parameter for reference in references if (parameter := reference()) is not None]
+            on_gpu = any(parameter.is_cuda for parameter in parameters)
             hook = self._mark_on_device if on_gpu else self._mark_on_host
-            self._handles = [parameter.register_hook(hook) for parameter in self._first_parameters]
-            self._handles += [
-                parameter.register_hook(self._count_exchange) for parameter in self._first_parameters[:1]
-            ]
+            self._handles = [parameter.register_hook(hook) for parameter in parameters]
+            self._handles += [parameter.register_hook(self._count_exchange) for parameter in parameters[:1]]
 
     def detach(self) -> None:
         """Removes the hooks."""
@@ -79,7 +80,7 @@ class GradientsReady:
         self._ready_ns = monotonic_ns()
 
     def _count_exchange(self, _: Any) -> None:
-        self._exchanges += bool(getattr(self._model, "require_backward_grad_sync", False))
+        self._exchanges += bool(getattr(self._model(), "require_backward_grad_sync", False))
 
     def _mark_on_device(self, _: Any) -> None:
         device = self._phase_timer.device
