@@ -73,3 +73,11 @@ def test_a_program_that_never_updates_keeps_few_losses() -> None:
     for _ in range(3000):
         losses.add(loss_of(1.0), None, in_optimizer=False)
     assert len(losses._losses) < 2000
+
+
+def test_a_loss_that_the_program_changes_in_place_is_recorded_as_it_was() -> None:
+    losses, loss = StepLosses(torch), loss_of(3.0)
+    losses.add(loss, None, in_optimizer=False)
+    with torch.no_grad():
+        loss.mul_(8)  # as reducing it over ranks does
+    assert float(losses.take()) == 3.0

@@ -47,29 +47,36 @@ class StepLosses:
         if isinstance(scaled, tensor_type) and isinstance(loss, tensor_type) and scaled is not loss:
             self._scaled = weakref.ref(scaled), loss
 
-    def add(self, tensors: Any, gradients: Any, *, in_optimizer: bool) -> None:
+    def add(self, tensors: Any, gradients: Any, *, in_optimizer: bool) -> bool:
         """Adds what `backward` is called on, if it is a loss: a single number without a given gradient."""
         loss = tensors[0] if isinstance(tensors, list | tuple) and len(tensors) == 1 else tensors
         if gradients is not None or not isinstance(loss, self._torch.Tensor):
-            return
+            return False
         if type(loss) is not self._torch.Tensor:
             loss = self._plain(loss)
         if loss is None or loss.numel() != 1:
-            return
+            return False
         if len(self._losses) >= MAX_LOSSES or (in_optimizer and self._in_optimizer):
-            return  # an optimizer evaluates its closure repeatedly; the first result is the loss of the step
+            # An optimizer evaluates its closure repeatedly; the first result is the loss of the step.
+            return False
         self._in_optimizer = in_optimizer
         if self._scaled is not None and self._scaled[0]() is loss:
             loss = self._scaled[1]
         self._scaled = None
         if loss.is_cuda and self._torch.cuda.is_current_stream_capturing():
-            return  # a copy would become part of the graph
+            return False  # a copy would become part of the graph
         if loss.is_complex():
-            return
+            return False
         # Only read where losses are accumulated: what an operation has saved may be costly to read.
         self._divisors.append(_divisor(loss) if self._losses or self._had_several else None)
-        self._losses.append(loss.detach())
+        # A copy: a program may add to its loss in place, or reduce it over ranks, before the step ends.
+        self._losses.append(loss.detach().clone())
         self._newest = weakref.ref(loss)
+        return True
+
+    def drop_newest(self) -> None:
+        """Drops the loss of a backward pass that has failed: a program may go on with the next batch."""
+        del self._losses[-1:], self._divisors[-1:]
 
     def _plain(self, loss: Any) -> Any:
         """The same tensor without the subclass of a library such as MONAI; None if it is not in one place.

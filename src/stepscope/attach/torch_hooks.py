@@ -89,6 +89,8 @@ class TorchHooks:
         self._after_step_hook: Any = None
         self._thread: threading.Thread | None = None
         self._is_off = self._is_in_backward = self._is_in_optimizer = False
+        self._has_added_loss = False
+        """Whether the current backward pass is that of a loss."""
         self._stepping: list[int] = []
         """The optimizers that are stepping, outermost first: some call the step of another one."""
 
@@ -115,6 +117,10 @@ class TorchHooks:
             try:
                 # The first call has installed the patch that times backward passes.
                 return (self._torch.autograd.backward if is_waiting else original)(*arguments, **options)
+            except BaseException:
+                if self._has_added_loss:
+                    self._losses.drop_newest()
+                raise
             finally:
                 self._is_in_backward = False
 
@@ -150,8 +156,9 @@ class TorchHooks:
             if self._training is None:
                 return False
             gradients = arguments[1] if len(arguments) > 1 else options.get("grad_tensors")
-            self._training.backward_begins(tensors, in_optimizer=self._is_in_optimizer)
-            self._losses.add(tensors, gradients, in_optimizer=self._is_in_optimizer)
+            in_optimizer = self._is_in_optimizer
+            self._training.backward_begins(tensors, in_optimizer=in_optimizer)
+            self._has_added_loss = self._losses.add(tensors, gradients, in_optimizer=in_optimizer)
             self._is_in_backward = True
         except Exception as error:  # noqa: BLE001 - the training goes on whatever happens here
             self._give_up(error)
