@@ -13,7 +13,7 @@ from stepscope.attach.script import monitors_created
 from stepscope.attach.step_losses import StepLosses
 from stepscope.guard import shown
 from stepscope.steps.compiled_code import exclude_from_compilation, never_compiled, passes_through
-from stepscope.steps.patches import Installed, remove_all
+from stepscope.steps.patches import Installed, loss_scaler, remove_all
 from stepscope.steps.patches import install as patch
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ class TorchHooks:
         """Registers the hooks."""
         torch = self._torch
         patch(self._installed, torch.autograd, "backward", self._followed_backward)
-        scaler = getattr(getattr(torch.amp, "grad_scaler", None), "GradScaler", None)
-        if scaler is not None:
-            patch(self._installed, scaler, "scale", self._followed_scale)
+        patch(self._installed, loss_scaler(torch), "scale", self._followed_scale)
         self._first_batch.install(torch)
         hooks = sys.modules["torch.optim.optimizer"]
         self._before_step_hook = hooks.register_optimizer_step_pre_hook(self._step_begins)

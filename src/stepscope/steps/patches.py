@@ -38,7 +38,7 @@ def follow(phase_timer: PhaseTimer, torch: ModuleType) -> None:
         _phase_timers[threading.get_ident()] = phase_timer
         if not _rare:
             install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
-            install(_rare, torch.amp.grad_scaler.GradScaler, "step", _scaled)
+            install(_rare, loss_scaler(torch), "step", _scaled)
 
 
 def follow_phases(phase_timer: PhaseTimer, torch: ModuleType) -> None:
@@ -77,6 +77,13 @@ def _install_phases(torch: ModuleType) -> None:
         is_cuda = functools.partial(_is_cuda, torch.device)
         install(_frequent, torch.Tensor, "to", lambda original: _moving(original, is_cuda))
         install(_frequent, torch.Tensor, "cuda", lambda original: _moving(original, lambda *_, **__: True))
+
+
+def loss_scaler(torch: ModuleType) -> Any:
+    """The class of PyTorch's loss scalers, from which those of all devices inherit."""
+    return (
+        getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    )  # PyTorch 2.2 has only this one
 
 
 def install(patches: Installed, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
