@@ -188,6 +188,8 @@ class AttachedTraining:
                 self._names[optimizer] = self._name_for(tensors)
             elif self._may_search():
                 self._search(tensors, optimizer)
+            else:  # its steps count, although its model is not watched
+                return any(isinstance(tensor, self._torch.nn.Parameter) for tensor in tensors.values())
         name = self._names.get(optimizer)
         # An attack on a model optimizes its inputs, which is no training of its own.
         return name is not None and (bool(name) or not self._has_modules)
