@@ -40,6 +40,12 @@ def test_the_programs_own_sitecustomize_is_loaded_once_and_is_the_module_of_that
     assert shown == f"['own'] {tmp_path / 'sitecustomize.py'}"
 
 
+def test_a_program_may_have_a_module_of_its_own_with_a_name_that_stepscope_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("name = 'own'\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert output_of("import argparse; print(argparse.name)", attached(environment)) == "own"
+
+
 def test_an_error_in_the_programs_own_sitecustomize_is_reported_as_python_does(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import a_module_that_does_not_exist\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -76,7 +76,10 @@ class ImportWatcher:
             execute(module)
             hook = self._hooks.pop(name, None)
             if hook is not None:
-                hook(module)
+                try:  # noqa: SIM105 - contextlib takes longer to load than this file
+                    hook(module)
+                except Exception:  # noqa: BLE001, S110 - a module of the program's own may have this name
+                    pass
 
         try:
             loader.exec_module = exec_module  # type: ignore[attr-defined]  # only on this loader
