@@ -55,7 +55,7 @@ def test_the_price_of_energy_is_recorded_for_the_diagnosis_if_it_is_known(folder
         with TrainingMonitor({"run": name, "directory": str(folder), "energy": energy}) as monitor:
             monitor.log({"loss": 1.0})
     facts = {name: read(folder, name).segments[0].processes[0].facts for name in ("priced", "plain")}
-    assert facts["priced"]["energy"] == {"price_per_kwh": pytest.approx(0.45), "currency": "EUR"}
+    assert facts["priced"]["energy"].items() >= prices.items()
     assert "energy" not in facts["plain"]
 
 
