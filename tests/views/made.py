@@ -168,7 +168,7 @@ class OwnMarks:
     def colour(self, run_id: str) -> str | None:
         return self.marks.get("colour")
 
-    def muted(self, run_id: str) -> frozenset[str]:
+    def muted(self, run_id: str, project: str) -> frozenset[str]:
         return frozenset(self.marks.get("muted", ()))
 
 
