@@ -27,6 +27,11 @@ describe("the event lane", () => {
     expect(marks.map((mark) => mark.at)).toEqual([0.5]);
   });
 
+  test("shows what happened after the last step at the end", () => {
+    const marks = placeEvents([event("checkpoint", 500), event("alert", 502)], { from: 0, to: 499 }, place, 0.01);
+    expect(marks.map((mark) => [mark.kind, mark.at])).toEqual([["checkpoint", 1]]);
+  });
+
   test("merges overlapping events under the most important of them", () => {
     const events = [event("epoch", 5), event("checkpoint", 5.05), event("alert", 5.02), event("epoch", 8)];
     const marks = placeEvents(events, { from: 0, to: 10 }, place, 0.02);

@@ -53,13 +53,14 @@ export function placeEvents(
   for (const { event, at } of located.sort((a, b) => a.at - b.at)) {
     const endX = event.end_time === null ? null : xOf({ step: null, time: event.end_time });
     const end = endX === null ? null : (endX - window.from) / span;
-    if ((end ?? at) < 0 || at > 1) continue;
+    // What happens after the last step of a run has the step that would be next.
+    if ((end ?? at) < 0 || at > 1 + 1 / span) continue;
     if (before && end === null && at - before.at < apart) {
       join(before, event);
       continue;
     }
     const mark: PlacedMark = {
-      at: Math.max(0, at),
+      at: Math.min(1, Math.max(0, at)),
       end: end === null ? null : Math.min(1, end),
       glyph: glyphOf(event.kind),
       kind: event.kind,
