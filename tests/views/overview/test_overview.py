@@ -96,6 +96,8 @@ def test_a_run_recorded_by_a_monitor_has_a_full_overview(folder: Path) -> None:
     overview = overview_of(store.run("real"), NoMarks(), at(0) + 10**12)
     store.close()
     assert [chart.title for chart in overview.key_charts] == ["Step time by phase", "Loss"]
+    # The chart shows whole steps, of which the phases are a part.
+    assert overview.key_charts[0].keys == ("phase/data_seconds", "step_seconds")
     assert overview.key_charts[1].second_axis == ("learning_rate",)
     assert overview.ended.text.startswith("Finished after")
     assert overview.ended.best == "loss 0.025 at step 39"

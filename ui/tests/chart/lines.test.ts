@@ -21,6 +21,7 @@ describe("the lines of a chart", () => {
   test("have the shortest names that distinguish them", () => {
     expect(keyLabels(["phase/data_seconds", "phase/forward_seconds"])).toEqual(["data", "forward"]);
     expect(keyLabels(["train/loss", "val/loss"])).toEqual(["train/loss", "val/loss"]);
+    expect(keyLabels(["phase/data_seconds", "step_seconds"])).toEqual(["data", "step"]);
     expect(keyLabels(["step_seconds"])).toEqual(["step seconds"]);
     expect(keyLabels(["loss", "learning_rate"])).toEqual(["loss", "learning rate"]);
   });

@@ -6,7 +6,8 @@ import { isGapBefore } from "../../src/chart/series/gaps";
 import { MAX_READINGS, readingsAt } from "../../src/chart/series/nearest";
 import { paintMarks } from "../../src/chart/drawing/paint";
 import { endLabels, spread } from "../../src/chart/drawing/paint_labels";
-import { stack, stackHeight } from "../../src/chart/series/stack";
+import { stack, stackHeight, WHOLE, withRest } from "../../src/chart/series/stack";
+import { NOT_TIMED } from "../../src/chart/drawing/theme";
 import type { Canvas } from "../../src/chart/drawing/svg_canvas";
 import type { Theme } from "../../src/chart/drawing/theme";
 import { ChartSync } from "../../src/chart/control/sync";
@@ -192,6 +193,18 @@ describe("a stack of phases", () => {
     expect([...forward!.top]).toEqual([11, 2, 33]);
     expect(stackHeight([data!, forward!], { from: 0, to: 1 })).toBe(11);
     expect(stackHeight([data!, forward!], { from: 0, to: 2 })).toBe(33);
+  });
+
+  test("reaches up to the whole step, also where only some steps have all phases", () => {
+    const whole = lineOf([0, 1, 2], [20, 20, 40], { group: "step", key: WHOLE });
+    const rest = withRest([...lines, whole]).at(-1)!;
+    expect([rest.label, ...rest.value]).toEqual([NOT_TIMED, 9, 18, 7]);
+    expect([...stack(withRest([...lines, whole]), false).at(-1)!.top]).toEqual([20, 20, 40]);
+  });
+
+  test("has no layer for the rest if the phases are the whole step", () => {
+    const whole = lineOf([0, 1, 2], [11, 2, 33], { group: "step", key: WHOLE });
+    expect(withRest([...lines, whole]).map((line) => line.group)).toEqual(["data", "forward"]);
   });
 
   test("in shares adds up to one", () => {

@@ -6,8 +6,8 @@ import { cellAt, heatScale } from "../../src/chart/heatmap/heatmap_layout";
 import { binScale, placeMarks, placeOf } from "../../src/chart/bars/histogram_layout";
 import { logTicks, roundTicks } from "../../src/chart/drawing/scale_ticks";
 import { sparkPath } from "../../src/chart/spark_path";
-import { barAt, barText, hasPhases, layoutBars, paintBars } from "../../src/chart/bars/step_bars";
-import type { Theme } from "../../src/chart/drawing/theme";
+import { barAt, barText, hasPhases, layoutBars, paintBars, phaseFill } from "../../src/chart/bars/step_bars";
+import { NOT_TIMED, type Theme } from "../../src/chart/drawing/theme";
 import type { EventMark, Heatmap, StepBar } from "../../src/data/types";
 
 const event = (kind: string, step: number, end: number | null = null): EventMark => ({
@@ -199,6 +199,7 @@ describe("bars of single steps", () => {
     phases,
     marks: [],
   });
+  const colours = { phases: { [NOT_TIMED]: "#d5d9e0" }, series: ["#0072b2"] } as unknown as Theme;
   const drawn = (bars: StepBar[]): number[][] => {
     const boxes: number[][] = [];
     const context = new Proxy({} as CanvasRenderingContext2D, {
@@ -206,7 +207,7 @@ describe("bars of single steps", () => {
       set: () => true,
     });
     const layout = layoutBars(bars, 500, 240, false);
-    paintBars(context, bars, [], layout, { share: false, hovered: -1, selected: null }, {} as Theme);
+    paintBars(context, bars, [], layout, { share: false, hovered: -1, selected: null }, colours);
     return boxes;
   };
 
@@ -231,6 +232,11 @@ describe("bars of single steps", () => {
     expect(hasPhases(bar(0, 1))).toBe(false);
     expect(drawn([bar(0, 1), bar(1, 2)])).toHaveLength(2);
     expect(barText(bar(7, 1), [])).toBe("Step 7: 1 s");
+  });
+
+  test("have one colour for time without a phase, wherever it is in the order", () => {
+    const fills = [["data", NOT_TIMED], ["data", "mine", NOT_TIMED]].map((order) => phaseFill(NOT_TIMED, order, colours));
+    expect(fills).toEqual(["#d5d9e0", "#d5d9e0"]);
   });
 });
 

@@ -59,7 +59,7 @@ def key_charts(summaries: SeriesSummaries) -> tuple[ChartSpec, ...]:
         phase_key(name) for name in phase_names(summaries.keys) if summaries.logged(phase_key(name))
     )
     if phases and summaries.logged(STEP_SECONDS):
-        charts.append(_chart("Step time by phase", phases, kind="stack"))
+        charts.append(_chart("Step time by phase", (*phases, STEP_SECONDS), kind="stack"))
     elif summaries.logged(STEP_SECONDS):
         charts.append(_chart("Step time", (STEP_SECONDS,), per="rank"))
     loss = summaries.loss_key()

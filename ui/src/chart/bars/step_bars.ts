@@ -4,7 +4,7 @@ import { quantity, ticksOf } from "../../format";
 import type { StepBar } from "../../data/types";
 import { roundTicks } from "../drawing/scale_ticks";
 import { AXIS_LEFT, fontOf } from "../drawing/style";
-import { phaseColour, strokeOf, type Theme } from "../drawing/theme";
+import { NOT_TIMED, phaseColour, strokeOf, type Theme } from "../drawing/theme";
 
 export interface BarLayout {
   left: number;
@@ -87,7 +87,7 @@ export function paintBars(
       y = above;
     };
     for (const phase of order) pile(bar.phases[phase] ?? 0, phaseFill(phase, order, colours));
-    if (!hasPhases(bar)) pile(bar.seconds, colours.axis);
+    if (!hasPhases(bar)) pile(bar.seconds, phaseFill(NOT_TIMED, order, colours));
     context.globalAlpha = 1;
     if (layout.beyond && bar.seconds > layout.most) paintArrow(context, x + width / 2, colours.warn);
     if (bar.marks.length) {

@@ -9,7 +9,7 @@ import { buildLines, MAX_PLACES, type Line } from "../series/lines";
 import { ChartData } from "../series/chart_data";
 import { bucketAt, readingsAt, type Reading } from "../series/nearest";
 import { Plot, type Picture, type PlotStyle } from "../drawing/plot";
-import type { Layer } from "../series/stack";
+import { withRest, type Layer } from "../series/stack";
 import type { ChartListener } from "./chart_listener";
 import type { ChartSync, Range } from "./sync";
 import { onThemeChange } from "../drawing/theme";
@@ -281,7 +281,8 @@ export class ChartController implements GestureTarget {
     // Another axis was chosen and its data is loading: the old drawing stays.
     if (this.data.lines.length > 0 && this.data.axis !== this.sync.state.axis) return;
     this.dirty = false;
-    this.lines = buildLines(this.data.lines, this.settings, this.sync);
+    const lines = buildLines(this.data.lines, this.settings, this.sync);
+    this.lines = this.settings.kind === "stack" ? withRest(lines) : lines;
     this.reportReach();
     const window = this.window;
     const range = window ? this.paint(window) : null;

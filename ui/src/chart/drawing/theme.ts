@@ -18,6 +18,9 @@ export interface Theme {
 
 export const PHASES = ["data", "transfer", "forward", "backward", "optimizer", "checkpoint", "eval", "other"];
 
+/** The name of the time of a step that no phase has. */
+export const NOT_TIMED = "phases not timed";
+
 let current: Theme | null = null;
 const listeners = new Set<() => void>();
 let watching = false;
@@ -56,7 +59,10 @@ function readTheme(): Theme {
   const token = (name: string): string => style.getPropertyValue(name).trim();
   return {
     series: [1, 2, 3, 4, 5, 6].map((at) => token(`--series-${at}`)),
-    phases: Object.fromEntries(PHASES.map((name) => [name, token(`--phase-${name}`)])),
+    phases: {
+      ...Object.fromEntries(PHASES.map((name) => [name, token(`--phase-${name}`)])),
+      [NOT_TIMED]: token("--phase-not-timed"),
+    },
     grid: token("--grid"),
     axis: token("--axis"),
     text: token("--text"),

@@ -4,10 +4,13 @@ import type { Owner } from "./source";
 
 const UNIT_ENDING = /_(bytes_per_second|per_second|seconds|bytes|ratio|celsius|watts|joules|hertz|total)$/;
 
+/** The time of whole steps, which is shown beside the keys of a group. */
+const WHOLE = "step_seconds";
+
 /** Short names of keys that are shown together, without a shared group and unit. */
 export function keyLabels(keys: readonly string[]): string[] {
   if (keys.length === 1) return [keys[0]!.replaceAll("_", " ")];
-  const groups = new Set(keys.map((key) => key.slice(0, key.lastIndexOf("/") + 1)));
+  const groups = new Set(keys.filter((key) => key !== WHOLE).map((key) => key.slice(0, key.lastIndexOf("/") + 1)));
   const bare = groups.size === 1 ? keys.map((key) => key.slice(key.lastIndexOf("/") + 1)) : [...keys];
   const endings = new Set(bare.map((key) => UNIT_ENDING.exec(key)?.[0] ?? ""));
   const short = endings.size === 1 ? bare.map((key) => key.replace(UNIT_ENDING, "")) : bare;

@@ -3,6 +3,7 @@
 import { toX, toY, type Frame } from "../drawing/plot_frame";
 import { isGapBefore } from "./gaps";
 import type { Line } from "./lines";
+import { NOT_TIMED, phaseColour } from "../drawing/theme";
 import { firstAtLeast } from "./source";
 import type { Canvas } from "../drawing/svg_canvas";
 import type { Range } from "../control/sync";
@@ -13,6 +14,43 @@ export interface Layer {
   x: Float64Array;
   bottom: Float64Array;
   top: Float64Array;
+}
+
+/** The time of whole steps. In a stack it stands for what the phases leave of it. */
+export const WHOLE = "step_seconds";
+
+/** A smaller part of all steps is not worth a layer. */
+const MIN_REST = 0.01;
+
+/** Replaces the lines of whole steps by the time that no phase has: phases may be timed in some steps only. */
+export function withRest(lines: readonly Line[]): Line[] {
+  const parts = lines.filter((line) => line.key !== WHOLE);
+  const timed = new Map<number, number>();
+  for (const { x, value } of parts.filter((line) => !line.superseded))
+    x.forEach((at, bucket) => timed.set(at, (timed.get(at) ?? 0) + (value[bucket]! || 0)));
+  const wholes = lines.filter((line) => line.key === WHOLE && !line.superseded);
+  const rests = wholes.map((line) => restOf(line, timed));
+  return sumOf(rests) > MIN_REST * sumOf(wholes) ? [...parts, ...rests] : parts;
+}
+
+function restOf(line: Line, timed: ReadonlyMap<number, number>): Line {
+  const value = line.value.map((seconds, at) => Math.max(0, seconds - (timed.get(line.x[at]!) ?? 0)));
+  const unknown = new Float64Array(value.length).fill(NaN);
+  return {
+    ...line,
+    label: NOT_TIMED,
+    origin: NOT_TIMED,
+    colour: phaseColour(NOT_TIMED) ?? line.colour,
+    dash: [],
+    smoothed: null,
+    value,
+    min: unknown,
+    max: unknown,
+  };
+}
+
+function sumOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, { value }) => sum + value.reduce((all, seconds) => all + (seconds || 0), 0), 0);
 }
 
 /** Stacks lines, the first at the bottom; with `share` each x adds up to 1. */
