@@ -23,6 +23,8 @@ export class RunView {
   updatedAt = $state(live.now);
   /** Whether the link sets the smoothing, possibly to none. */
   readonly #smoothingWasNamed = place.query.has("smooth");
+  /** Whether charts are over time because the run has no steps. */
+  #isOverTime = false;
 
   constructor(readonly id: string) {
     this.head = new Resource(() => api.get<RunHead>(this.path("")));
@@ -67,6 +69,7 @@ export class RunView {
         [this.sync.axes, this.sync.segments, this.fresh] = [data.axes, data.segments, null];
         this.updatedAt = live.now;
         this.#recallSmoothing(data.row.project);
+        this.#chooseAxis(data.row);
         this.sync.set({});
       });
     });
@@ -97,6 +100,7 @@ export class RunView {
   #onRow(row: RunRow): void {
     const before = this.row;
     [this.fresh, this.updatedAt] = [row, live.now];
+    this.#chooseAxis(row);
     if (before && before.status !== row.status) announcements.alert(`${row.name} is ${row.status}`);
     else if (row.step !== null)
       announcements.say(`Step ${row.step}${row.loss_last === null ? "" : `, loss ${number(row.loss_last)}`}`);
@@ -116,6 +120,18 @@ export class RunView {
     const now = queryOf(this.sync.state, preferences.axis);
     const then = queryOf({ ...this.sync.state, ...requested }, preferences.axis);
     if (JSON.stringify(now) !== JSON.stringify(then)) this.sync.set(requested);
+  }
+
+  /** Charts over steps show everything in one place as long as there are no steps. */
+  #chooseAxis(row: RunRow): void {
+    const { axis } = this.sync.state;
+    if (this.#isOverTime && row.step !== null) {
+      this.#isOverTime = false;
+      if (axis === "active") this.setAxis("step");
+    } else if (row.step === null && axis === "step" && !place.query.has("x")) {
+      this.#isOverTime = true;
+      this.setAxis("active");
+    }
   }
 
   #recallSmoothing(project: string): void {
