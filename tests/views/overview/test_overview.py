@@ -157,6 +157,21 @@ class TestTiles:
         assert tile.detail[1] == "slowest rank 2: 200 ms (100% slower)"
         assert tile.state == "none"
 
+    def test_step_time_names_the_rank_that_the_others_wait_for(self, made: Made) -> None:
+        for rank, (wait, forward) in enumerate(((0.05, 0.01), (0.05, 0.01), (0.001, 0.06))):
+            made.process(rank=rank, pid=rank)
+            seconds = np.full(100, 0.13)
+            phases = {"phase/forward_seconds": forward, "phase/backward_seconds": 0.06}
+            made.log({**phases, "ranks/wait_seconds": wait, "step_seconds": seconds, "loss": 1.0}, rank=rank)
+        tile = tiles(made)["step_time"]
+        assert (tile.state, tile.state_text) == ("warn", "the others wait for rank 2")
+
+    def test_step_time_names_no_rank_where_ranks_are_as_fast_as_each_other(self, made: Made) -> None:
+        for rank in range(2):
+            made.process(rank=rank, pid=rank)
+            made.log({"step_seconds": np.full(100, 0.1 + rank / 1000)}, rank=rank)
+        assert len(tiles(made)["step_time"].detail) == 1
+
     def test_steps_that_the_check_finds_slower_are_a_warning_of_the_tile_and_the_verdict(
         self, made: Made
     ) -> None:

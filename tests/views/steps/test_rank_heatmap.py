@@ -50,7 +50,18 @@ def test_the_rank_the_others_wait_for_is_named(made: Made) -> None:
     late = heatmap_of(made.run(), "step_seconds").late
     assert (late.rank, late.phase) == (2, "forward")
     assert late.seconds == pytest.approx(0.049)
-    assert late.text.startswith("Rank 2 is 49 ms later than the others")
+    assert (
+        late.text == "Rank 2 is 49 ms later than the others in a median step; its forward takes 50 ms longer."
+    )
+
+
+def test_a_rank_that_is_late_outside_the_phases_is_explained_in_words(made: Made) -> None:
+    for rank, (wait, other) in enumerate(((0.05, 0.01), (0.05, 0.01), (0.001, 0.06))):
+        made.process(rank=rank, pid=rank)
+        phases = {"phase/forward_seconds": 0.01, "phase/backward_seconds": 0.06, "phase/other_seconds": other}
+        made.log({**phases, "ranks/wait_seconds": wait, "step_seconds": np.full(20, 0.13)}, rank=rank)
+    late = heatmap_of(made.run(), "step_seconds").late
+    assert late.text.endswith("in a median step; its time outside the phases takes 50 ms longer.")
 
 
 @pytest.mark.parametrize("key", ["nothing", "x' OR 1=1 --"])

@@ -100,9 +100,10 @@ def step_time_tile(context: RunContext) -> Tile:
         worst = max(medians, key=lambda rank: medians[rank])
         middle = float(np.median(list(medians.values())))
         excess = medians[worst] / middle - 1 if middle > 0 else 0.0
-        detail.append(
-            f"slowest rank {worst}: {duration(medians[worst])} ({comparison(excess, 'slower', 'faster')})"
-        )
+        if excess >= MAX_NOISE:
+            detail.append(
+                f"slowest rank {worst}: {duration(medians[worst])} ({comparison(excess, 'slower', 'faster')})"
+            )
         if excess > MIN_LATE_RATIO and state == "ok":
             state, state_text = (
                 "none",
@@ -110,7 +111,7 @@ def step_time_tile(context: RunContext) -> Tile:
             )
     straggler = context.findings.get(STRAGGLER)
     if straggler is not None:
-        state, state_text = state_of_finding(straggler), clean(straggler.get("headline"), 300)
+        state, state_text = state_of_finding(straggler), f"the others wait for rank {straggler.get('rank')}"
     return Tile(
         "step_time",
         "Step time",

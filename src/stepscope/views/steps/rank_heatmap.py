@@ -23,6 +23,8 @@ MAX_RANKS = 1_024
 MAX_COLUMNS = 4_000
 MIN_LATE_S = 1e-6
 
+_PHASE_WORDS = {"data": "its wait for data", "other": "its time outside the phases"}
+
 
 @dataclass(frozen=True)
 class LateRank:
@@ -87,7 +89,8 @@ def late_rank(run: Run) -> LateRank | None:
         return None
     text = f"Rank {late.rank} is {duration(late.seconds)} later than the others in a median step"
     if late.phase_seconds > MIN_LATE_S:
-        text += f"; its {late.phase} takes {duration(late.phase_seconds)} longer"
+        phase = _PHASE_WORDS.get(late.phase, f"its {late.phase}")
+        text += f"; {phase} takes {duration(late.phase_seconds)} longer"
     return LateRank(late.rank, late.phase, late.seconds, f"{text}.")
 
 
