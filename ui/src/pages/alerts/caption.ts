@@ -5,5 +5,5 @@ import { quantity, unitOf } from "../../format";
 export function captionOf(alert: Pick<AlertRow, "key" | "quantity" | "value" | "threshold">): string {
   const unit = alert.quantity ? "" : unitOf(alert.key);
   const limit = alert.threshold === null ? "" : ` · limit ${quantity(alert.threshold, unit)}`;
-  return `${quantity(alert.value, unit)}${limit}`;
+  return `value ${quantity(alert.value, unit)}${limit}`;
 }

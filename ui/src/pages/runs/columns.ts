@@ -16,7 +16,7 @@ export interface Column {
 
 const COLUMNS: Column[] = [
   { id: "status", title: "Status", sort: "status", width: "86px", text: (run) => run.status },
-  { id: "name", title: "Name", sort: "name", width: "minmax(140px, 1.1fr)", text: (run) => run.name },
+  { id: "name", title: "Name", sort: "name", width: "minmax(182px, 1.2fr)", text: (run) => run.name },
   {
     id: "project",
     title: "Project",
@@ -24,7 +24,7 @@ const COLUMNS: Column[] = [
     width: "minmax(72px, 0.6fr)",
     text: (run) => run.project || "–",
   },
-  { id: "started", title: "Started", sort: "started", width: "78px", isNumber: true, text: () => "" },
+  { id: "started", title: "Started", sort: "started", width: "74px", isNumber: true, text: () => "" },
   {
     id: "duration_s",
     title: "Duration",
@@ -46,7 +46,7 @@ const COLUMNS: Column[] = [
     id: "loss_last",
     title: "Loss · best",
     sort: "loss_last",
-    width: "112px",
+    width: "104px",
     isNumber: true,
     text: lossText,
   },
@@ -62,7 +62,7 @@ const COLUMNS: Column[] = [
     id: "gpu_mean_ratio",
     title: "GPU · worst",
     sort: "gpu_mean_ratio",
-    width: "92px",
+    width: "86px",
     isNumber: true,
     text: gpuText,
   },
@@ -70,14 +70,14 @@ const COLUMNS: Column[] = [
     id: "peak_memory_bytes",
     title: "Peak memory",
     sort: "peak_memory_bytes",
-    width: "86px",
+    width: "82px",
     isNumber: true,
     text: (run) => bytes(run.peak_memory_bytes),
   },
   {
     id: "verdict",
     title: "Verdict",
-    width: "minmax(190px, 2.4fr)",
+    width: "minmax(176px, 2.4fr)",
     text: (run) => verdictOf(run)?.text ?? "–",
   },
   { id: "tags", title: "Tags", width: "minmax(44px, 0.4fr)", text: (run) => run.tags.join(", ") || "–" },

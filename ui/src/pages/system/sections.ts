@@ -60,7 +60,7 @@ export function sectionsOf(keys: KeyInfo[], filter: string): Section[] {
         (a, b) =>
           rank(FIRST, a.key) - rank(FIRST, b.key) ||
           Number(CONSTANT.test(a.key)) - Number(CONSTANT.test(b.key)) ||
-          a.key.localeCompare(b.key),
+          a.key.localeCompare(b.key, "en", { numeric: true }),
       ),
     }))
     .sort((a, b) => rank(ORDER, a.name) - rank(ORDER, b.name) || a.name.localeCompare(b.name));
@@ -75,6 +75,14 @@ const WORDS: Record<string, string> = {
   dram: "DRAM",
   nvlink: "NVLink",
   shm: "shm",
+  rss: "RSS",
+  pss: "PSS",
+  uss: "USS",
+  iowait: "I/O wait",
+  cgroup: "cgroup",
+  "1m": "1 min",
+  "5m": "5 min",
+  "15m": "15 min",
 };
 const UNIT = /_(ratio|bytes|celsius|watts|hertz|bytes_per_second|per_second|joules_total|total|seconds)$/;
 
