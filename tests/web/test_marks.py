@@ -11,6 +11,7 @@ import pytest
 from stepscope.errors import StoreError
 from stepscope.store.mark_store import Feedback, Mark
 from stepscope.store.open import open_marks
+from stepscope.store.sqlite import sqlite_marks
 from stepscope.store.sqlite.sqlite_marks import MIGRATIONS
 from tests.web.asking import API, RUN, WAITS, app_of, ask, error_of, get
 
@@ -29,6 +30,42 @@ def test_names_tags_colours_and_mutes_are_saved_and_omitted_fields_stay(app, fol
     assert get(again, "/runs")["runs"][0]["name"] == "Baseline"
     assert get(again, "/runs")["tags"] == ["a", "b"]
     assert ask(again, MARKS, "PUT", json={"name": None}).json()["name"] == "mnist"
+
+
+def test_what_another_process_changes_is_seen_at_once(folder) -> None:
+    server, command = open_marks(folder), open_marks(folder)
+    assert server.feedback("demo") == ()
+    changes = server.changes
+    given = Feedback("demo", "conv.spike", "wrong", RUN, "The loss jumped.", "", 1.0)
+    command.give_feedback(given)
+    assert server.changes > changes
+    assert server.feedback("demo") == (given,)
+    assert server.muted(RUN, "demo") == {"conv.spike"}
+    command.withdraw_feedback("demo", "conv.spike")
+    assert server.muted(RUN, "demo") == frozenset()
+    changes = server.changes
+    assert server.changes == changes
+    command.change(RUN, tags=["baseline"])
+    assert server.changes > changes
+    assert server.tags(RUN) == ("baseline",)
+    server.close()
+    command.close()
+
+
+def test_a_change_during_a_read_is_not_forgotten(folder, monkeypatch) -> None:
+    marks = open_marks(folder)
+    marks.change(RUN, tags=["old"])
+    read = sqlite_marks._mark
+
+    def read_late(*row: object) -> Mark:
+        monkeypatch.setattr(sqlite_marks, "_mark", read)
+        marks.change(RUN, tags=["new"])
+        return read(*row)
+
+    monkeypatch.setattr(sqlite_marks, "_mark", read_late)
+    marks.tags(RUN)
+    assert marks.tags(RUN) == ("new",)
+    marks.close()
 
 
 def test_notes_are_added_listed_and_taken_away(app) -> None:

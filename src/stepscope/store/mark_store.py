@@ -55,8 +55,10 @@ class Feedback:
 class MarkStore(ABC):
     """What people have added to the runs of a store; views read it as `views.runs.marks.Marks`."""
 
-    changes: int = 0
-    """Increases with every change, so that caches know when to read again."""
+    @property
+    @abstractmethod
+    def changes(self) -> int:
+        """Increases with every change, also by another process, so that caches know when to read again."""
 
     @abstractmethod
     def of(self, run_id: str) -> Mark:

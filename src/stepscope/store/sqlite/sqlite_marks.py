@@ -1,4 +1,4 @@
-"""Stores what people add to runs in a file of its own, which the web server writes.
+"""Stores what people add to runs in a file of its own, which the web server and `stepscope diagnose` write.
 
 The store has one writer, the agent, which need not run while people look at a store, and a store may be
 read-only or replaced by a copy; what people wrote must survive that.
@@ -79,14 +79,23 @@ class SqliteMarks(MarkStore):
         self._connection: sqlite3.Connection | None = None
         self._cache: dict[str, Mark] = {}
         self._feedback_cache: dict[str, tuple[Feedback, ...]] = {}
-        self.changes = 0
+        self._changes = 0
+        self._foreign_changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Increases with every change, also by another process, so that caches know when to read again."""
+        with contextlib.suppress(StoreError):  # whoever reads next gets the error
+            self._forget_what_others_changed()
+        return self._changes
 
     def of(self, run_id: str) -> Mark:
         """All marks of a run."""
-        mark = self._cache.get(run_id)
+        cache = self._cache  # a change during the read puts another in its place
+        mark = cache.get(run_id)
         if mark is None:
             rows = self._read("SELECT name, tags, archived, colour, muted FROM mark WHERE run_id = ?", run_id)
-            mark = self._cache[run_id] = _mark(*rows[0]) if rows else Mark()
+            mark = cache[run_id] = _mark(*rows[0]) if rows else Mark()
         return mark
 
     def notes(self, run_id: str) -> tuple[Note, ...]:
@@ -98,14 +107,16 @@ class SqliteMarks(MarkStore):
 
     def feedback(self, project: str) -> tuple[Feedback, ...]:
         """The opinions on findings in a project, ordered by the finding."""
-        known = self._feedback_cache.get(project)
+        self._forget_what_others_changed()
+        cache = self._feedback_cache
+        known = cache.get(project)
         if known is None:
             rows = self._read(
                 "SELECT project, finding, opinion, run_id, headline, note, made FROM feedback "
                 "WHERE project = ? ORDER BY finding",
                 project,
             )
-            known = self._feedback_cache[project] = tuple(Feedback(*row) for row in rows)
+            known = cache[project] = tuple(Feedback(*row) for row in rows)
         return known
 
     def give_feedback(self, feedback: Feedback) -> None:
@@ -187,8 +198,22 @@ class SqliteMarks(MarkStore):
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
-            self.changes += 1
-            self._cache, self._feedback_cache = {}, {}
+            self._forget()
+
+    def _forget(self) -> None:
+        self._changes += 1
+        self._cache, self._feedback_cache = {}, {}
+
+    def _forget_what_others_changed(self) -> None:
+        """Empties the caches if another process has written: `stepscope diagnose --wrong` beside a server."""
+        with self._lock, self._as_store_error():
+            connection = self._connect(create=False)
+            if connection is None:
+                return
+            version = int(connection.execute("PRAGMA data_version").fetchone()[0])
+            if version != self._foreign_changes:
+                self._foreign_changes = version
+                self._forget()
 
     @contextlib.contextmanager
     def _as_store_error(self) -> Iterator[None]:
