@@ -92,6 +92,15 @@ def test_an_opinion_on_a_finding_that_is_not_there_names_those_that_are(capsys):
     assert "No finding 'conv.spike' is muted in the project default." in capsys.readouterr().err
 
 
+def test_an_opinion_without_a_finding_is_refused(capsys):
+    assert main(["diagnose", "lost", "--wrong", ""]) == 1
+    assert "has no finding ''; it has: num.nonfinite." in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["diagnose", "lost", "--note", "planted"])
+    assert ended.value.code == 2
+    assert "--note needs the finding that it is about" in capsys.readouterr().err
+
+
 def test_without_a_name_the_newest_run_is_meant(capsys):
     assert printed(capsys).startswith("well  finished")
 

@@ -59,8 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the diagnosis, once or until the run ends, or saves an opinion on a finding."""
+    if options.note and options.wrong is None and options.not_wanted is None:
+        options.parser.error(
+            "--note needs the finding that it is about: --wrong FINDING or --not-wanted FINDING"
+        )
     store, chosen = chosen_run(options)
-    if options.wrong or options.not_wanted or options.unmute:
+    if any(named is not None for named in (options.wrong, options.not_wanted, options.unmute)):
         text.emit([_save_opinion(store, chosen, options)])
         store.close()
         return FINE
@@ -75,18 +79,18 @@ def run(options: argparse.Namespace) -> int:
 def _save_opinion(store: Runs, run: Run, options: argparse.Namespace) -> str:
     project = text.safe(run.project)
     with contextlib.closing(open_marks(store.folder)) as marks:
-        if options.unmute:
+        if options.unmute is not None:
             if not marks.withdraw_feedback(run.project, options.unmute):
                 known = ", ".join(given.finding for given in marks.feedback(run.project))
                 raise NotFound(
                     f"No finding {text.safe(options.unmute)!r} is muted in the project {project}"
-                    f"{f'; muted there: {known}' if known else ''}."
+                    f"{f'; muted there: {text.safe(known)}' if known else ''}."
                 )
             return f"{text.safe(options.unmute)} is reported again in the project {project}."
-        opinion: Opinion = "wrong" if options.wrong else "not_wanted"
-        finding = options.wrong or options.not_wanted
+        opinion: Opinion = "not_wanted" if options.wrong is None else "wrong"
+        finding = options.not_wanted if options.wrong is None else options.wrong
         marks.give_feedback(feedback_on(run, finding, opinion, options.note, time.time()))
-    undo = f"stepscope diagnose {shlex.quote(run.name)} --unmute {finding}"
+    undo = text.safe(f"stepscope diagnose {shlex.quote(run.name)} --unmute {finding}")
     words = opinion.replace("_", " ")
     return f"{finding} is marked as {words} and muted in the project {project}. Undo with: {undo}"
 
