@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from stepscope.reading import Run, Runs
 
+MAX_NAMED = 5
+"""Names that a message about an unknown one lists."""
+
 
 def add_store_argument(parser: argparse.ArgumentParser) -> None:
     """Declares `--store`."""
@@ -61,9 +64,10 @@ def named_run(store: Runs, name: str) -> Run:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of an error message: names similar to `name`, or the first few known ones."""
     names = list(dict.fromkeys(known))
-    similar = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    similar = difflib.get_close_matches(name, names, n=MAX_NAMED, cutoff=0.5)
     if similar:
         return f"did you mean {' or '.join(repr(safe(match)) for match in similar)}?"
     if not names:
         return "there are none."
-    return f"there are: {', '.join(safe(name) for name in names[:5])}."
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"there are: {', '.join(safe(name) for name in names[:MAX_NAMED])}{more}."
