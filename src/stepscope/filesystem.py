@@ -114,6 +114,15 @@ def share(path: Path, folder: Path) -> None:
             path.chmod(stat.S_IMODE(own) | inherited)
 
 
+def is_closed(folder: Path) -> bool:
+    """Whether a folder, or one above it, may not be entered by this user."""
+    try:
+        (folder / "any name").lstat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
+
+
 @contextlib.contextmanager
 def temporary_file(path: Path, mode: int | None = None) -> Iterator[Path]:
     """Creates an empty file with a hidden name beside `path`, and deletes it if it is still there at the end.

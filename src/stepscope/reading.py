@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.agent.process.attend import catch_up
 from stepscope.config.find import settings_for
-from stepscope.errors import ConfigError, MissingExtra, NotFound
+from stepscope.errors import ConfigError, MissingExtra, NotFound, StoreError
+from stepscope.filesystem import is_closed
 from stepscope.schema.identity import run_id
 from stepscope.schema.run import detector_options
 from stepscope.schema.series import Selection
@@ -41,6 +42,11 @@ def open_store(path: str | os.PathLike[str] | None = None) -> Runs:
     Without a path: `STEPSCOPE_DIR`, else `.stepscope` in the working directory.
     """
     folder = Path(path).expanduser() if path is not None else default_folder()
+    if is_closed(folder):
+        raise StoreError(
+            f"This user may not enter {folder}. Ask its owner for access, or name another folder with "
+            "--store or STEPSCOPE_DIR."
+        )
     catch_up(folder)
     return Runs(open_reader(folder), folder)
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -144,3 +145,40 @@ def test_a_list_of_no_run_says_nothing_of_their_kind(store, capsys):
 def test_the_name_of_a_run_that_there_is_not_ends_its_sentence_once(store, capsys):
     assert main(["show", "firs", "--store", str(store)]) == 1
     assert capsys.readouterr().err.rstrip().endswith("did you mean 'first'?")
+
+
+def command(*arguments, **streams):
+    words = [*streams.pop("become", ()), sys.executable, "-m", "stepscope", *arguments]
+    return subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60, check=False, **streams)
+
+
+def test_a_full_disk_behind_the_output_is_an_error_in_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = command("runs", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == "stepscope: The output could not be written: No space left on device.\n"
+
+
+def test_a_command_without_an_output_prints_nothing():
+    done = command("runs", preexec_fn=lambda: os.close(1))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["runs", "doctor"])
+def test_a_store_that_may_not_be_entered_is_explained(tmp_path, name):
+    closed, become = tmp_path / "closed", ()
+    closed.mkdir(mode=0)
+    if os.geteuid() == 0:
+        os.chown(closed, 1000, 1000)
+        become = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+    done = command(name, "--store", str(closed), become=become, stdout=subprocess.PIPE)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"This user may not enter {closed}." in done.stdout + done.stderr
+
+
+def test_an_unknown_option_is_explained_with_the_usage_of_its_command(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "--newest"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("stepscope runs: error: unrecognized arguments: --newest\n")

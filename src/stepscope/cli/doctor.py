@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope import filesystem
 from stepscope.cli.checks import machine_checks, package_checks, store_checks
 from stepscope.cli.checks.machine_settings import fitting_settings
 from stepscope.cli.checks.settings_check import problems_of
@@ -62,6 +63,14 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield check
     folder = _folder(store, settings)
     yield store_checks.check_folder(folder)
+    if not filesystem.is_closed(folder):
+        yield from _store_checks(folder, settings)
+    yield from machine_checks.check_samplers(settings)
+    yield package_checks.check_torch()
+    yield package_checks.check_extras()
+
+
+def _store_checks(folder: Path, settings: Settings) -> Iterator[Check]:
     yield store_checks.check_file_system(folder)
     yield store_checks.check_space(folder, settings)
     yield store_checks.check_journal(folder, settings)
@@ -69,9 +78,6 @@ def _checks(store: str | None) -> Iterator[Check]:
     yield from store_checks.check_set_aside(folder)
     yield store_checks.check_agent(folder, settings)
     yield store_checks.check_sqlite(folder)
-    yield from machine_checks.check_samplers(settings)
-    yield package_checks.check_torch()
-    yield package_checks.check_extras()
 
 
 def _folder(store: str | None, settings: Settings) -> Path:

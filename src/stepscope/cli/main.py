@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parser = _parser(words[0] if words else None)
-        options = parser.parse_args(words)
+        options, unknown = parser.parse_known_args(words)
+        if unknown:  # with the usage of the command, not with the list of all commands
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         if "run_command" not in options:
             parser.print_help(sys.stderr)
             return MISUSED
@@ -52,9 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has ended (`| head`); Python would fail again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # its reader has ended (`| head`)
         return FINE
+
+
+def discard_output() -> None:
+    """Drops what could not be written; Python would fail again when it closes the output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
@@ -64,13 +70,14 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         prog="stepscope", description="Watches a model being trained.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         if name == command:
             module = importlib.import_module(f"stepscope.cli.{name}")
             module.add_arguments(subparser)
-            subparser.set_defaults(run_command=module.run)
+            subparser.set_defaults(run_command=module.run, parser=subparser)
     return parser
 
 

@@ -70,6 +70,8 @@ def check_python() -> Check:
 
 def check_folder(folder: Path) -> Check:
     """Whether the store folder exists, or can be created, and is writable."""
+    if filesystem.is_closed(folder):
+        return Check("store", "problem", f"This user may not enter {folder}.", ACCESS_REMEDY)
     place = nearest_existing(folder)
     try:
         with tempfile.TemporaryFile(dir=place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from stepscope import number_format
 from stepscope.alerts.delivery.sparkline import LEVELS
 from stepscope.alerts.delivery.sparkline import sparkline as bars
+from stepscope.cli.main import discard_output
+from stepscope.errors import StepscopeError
 from stepscope.views.json_values import bucket_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepscope.schema.series import Buckets
 
@@ -44,11 +47,29 @@ def safe(text: object) -> str:
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Prints lines that are already safe; characters the terminal cannot encode become question marks."""
+    """Prints lines that are already safe; characters the terminal cannot encode become question marks.
+
+    Raises BrokenPipeError if the reader of the output has ended, and StepscopeError if it cannot be written.
+    """
+    if sys.stdout is None:  # closed by whoever started the command
+        return
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
-        print(line.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()  # a closed pipe raises here, where the command can still handle it
+        with _writing_output():
+            print(line.encode(encoding, "replace").decode(encoding))
+    with _writing_output():
+        sys.stdout.flush()  # a closed pipe raises here, where the command can still handle it
+
+
+@contextlib.contextmanager
+def _writing_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise StepscopeError(f"The output could not be written: {error.strerror}.") from error
 
 
 def say(text: str) -> None:

@@ -219,6 +219,10 @@ class SqliteMarks(MarkStore):
     def _as_store_error(self) -> Iterator[None]:
         try:
             yield
+        except PermissionError as error:
+            raise StoreError(
+                f"{self._path} belongs to another user; only they can change names, notes and opinions."
+            ) from error
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreError(
                 f"{self._path} cannot be used: {error}. Move it away to start again without names and notes."
