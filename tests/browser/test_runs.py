@@ -86,17 +86,22 @@ def test_ticked_runs_are_compared(runs):
     diff.get_by_text("seed").wait_for()
 
 
-def test_archived_runs_leave_the_list_and_can_be_brought_back(runs):
-    runs.get_by_label(f"Select {FINISHED}").check()
-    runs.get_by_role("region", name="Selected runs").get_by_role("button", name="Archive").click()
-    runs.get_by_role("link", name=FINISHED).wait_for(state="detached")
-    runs.get_by_role("button", name="Include archived").click()
-    runs.get_by_role("link", name=FINISHED).wait_for()
-    runs.get_by_role("link", name=LIVE, exact=True).wait_for()
-    runs.get_by_role("button", name="Include archived").click()
-    runs.get_by_role("link", name=FINISHED).wait_for(state="detached")
-    runs.get_by_role("button", name="Undo").click()
-    runs.get_by_role("link", name=FINISHED).wait_for()
+def test_archived_runs_leave_the_list_and_can_be_brought_back(tmp_path, serve, open_page):
+    store = ExampleStore(tmp_path / "few")
+    store.light_runs(3)
+    page = open_page(serve(store.folder), "/runs")
+    archived, other = (page.get_by_role("link", name=f"sweep-000{number}") for number in (1, 2))
+    page.get_by_label("Select sweep-0001").check()
+    page.get_by_role("region", name="Selected runs").get_by_role("button", name="Archive").click()
+    archived.wait_for(state="detached")
+    page.get_by_role("button", name="Include archived").click()
+    archived.wait_for()
+    other.wait_for()
+    page.get_by_role("button", name="Include archived").click()
+    archived.wait_for(state="detached")
+    page.get_by_role("button", name="Undo").click()
+    archived.wait_for()
+    store.close()
 
 
 def test_of_a_thousand_runs_only_those_in_view_are_drawn(tmp_path, serve, open_page):

@@ -184,7 +184,9 @@ def test_a_folder_or_device_is_never_replaced(capsys):
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_failed_export_leaves_nothing_behind():
+def test_a_failed_export_leaves_nothing_behind(store):
+    reader = open_store(store)  # holds files that the command could not create
+    reader.runs()
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200));"
     code = f"{limit} from stepscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(

@@ -38,7 +38,7 @@ def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.event("checkpoint", step=3, path="x")
     page_json = as_json(page(made))
     assert " ".join(page_json) == (
-        "verdict tiles phases wall_time key_charts system_charts events event_counts alerts environment "
+        "verdict tiles targets phases wall_time key_charts system_charts events event_counts alerts environment "
         "ended waiting_s missing"
     )
     assert " ".join(page_json["tiles"][0]) == "id title value detail state state_text spark change chart"
@@ -272,7 +272,7 @@ class TestVerdict:
                 1.0,
                 (
                     "unmeasured",
-                    ("No problem found by 4 checks; 8 could not run. Phases of steps are not timed."),
+                    ("No problem found by 5 checks; 8 could not run. Phases of steps are not timed."),
                 ),
             ),
             ({"role": "machine"}, 1.0, ("machine", "This machine is monitored without a training run.")),

@@ -1,6 +1,8 @@
 // Short messages at the edge of the page about the last action.
 
 const SHOWN_MS = 6_000;
+/** Who wants to undo an action looks at what it did first. */
+const UNDO_MS = 20_000;
 
 export interface Toast {
   id: number;
@@ -14,14 +16,14 @@ let count = 0;
 /** The messages shown now. */
 export const toasts = $state<Toast[]>([]);
 
-/** Shows a message for a few seconds, with an undo button if `undo` is given. */
+/** Shows a message for some seconds, with an undo button if `undo` is given. */
 export function toast(
   text: string,
   { tone = "ok", undo = null }: Partial<Omit<Toast, "id" | "text">> = {},
 ): void {
   const id = ++count;
   toasts.push({ id, text, tone, undo });
-  setTimeout(() => drop(id), SHOWN_MS);
+  setTimeout(() => drop(id), undo ? UNDO_MS : SHOWN_MS);
 }
 
 /** Removes a message. */

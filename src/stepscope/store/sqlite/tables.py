@@ -373,7 +373,8 @@ def check_before_reading(connection: sqlite3.Connection, path: Path) -> None:
         version = version_of(connection)
         (is_newer,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'tally'").fetchone()
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite ends it when it fails to read
+            connection.execute("ROLLBACK")
     _refuse_newer(version, path)
     if is_newer and version < CHECKSUMS_VERSION:
         raise StoreError(f"{path} cannot be read, it seems to be damaged: {DAMAGED_VERSION}. {RESTORE}")
