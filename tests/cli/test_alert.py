@@ -135,12 +135,21 @@ def test_an_alert_is_acknowledged_by_its_number(store: Path, capsys) -> None:
     assert "There is no alert 99" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", ["2", "h", "2x", "2GiB", "9e999h"])
+@pytest.mark.parametrize("given", ["2", "h", "2x", "2GiB", "9e999h", "0s", "367d"])
 def test_a_time_that_is_none_is_refused(given: str, capsys) -> None:
     with pytest.raises(SystemExit) as left:
         main(["alert", "silence", "x", "--for", given])
     assert left.value.code == 2
     assert "such as 30m" in capsys.readouterr().err
+
+
+def test_a_silence_until_an_odd_year_does_not_hide_the_list(store: Path, capsys) -> None:
+    silence = Silences(store).silence("x", "*", now_ns=0, until_ns=10**27)
+    try:
+        assert main(["alert", "list"]) == 0
+        assert f"silence {silence.id}: x in * until -" in capsys.readouterr().out
+    finally:
+        Silences(store).end_silence(silence.id)
 
 
 def test_a_channel_is_tried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

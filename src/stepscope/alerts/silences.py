@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NAME = "silences.json"
 
+MAX_SILENCE_S = 366 * 86_400
+"""A silence for longer is a mistake: a rule that is never wanted is switched off in the settings."""
+
 
 @dataclass(frozen=True)
 class Silence:

@@ -15,7 +15,7 @@ from stepscope.alerts.delivery.delivery import make_channel
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.rule_list import list_rules, written_times
-from stepscope.alerts.silences import Silences
+from stepscope.alerts.silences import MAX_SILENCE_S, Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
 from stepscope.cli.checks.settings_check import alert_problems
@@ -360,7 +360,10 @@ def _folder(options: argparse.Namespace) -> Path:
 
 def _duration(argument: str) -> float:
     try:
-        return number_in(argument.strip(), DURATIONS)
+        seconds = number_in(argument.strip(), DURATIONS)
     except ValueError:
-        message = f"{argument!r} is not a duration; give one such as 30m, 2h or 1d."
-        raise argparse.ArgumentTypeError(message) from None
+        seconds = 0.0
+    if not 0 < seconds <= MAX_SILENCE_S:
+        message = f"{argument!r} is not a duration of at most a year; give one such as 30m, 2h or 1d."
+        raise argparse.ArgumentTypeError(message)
+    return seconds

@@ -120,10 +120,13 @@ def number(value: float | None) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """Local date and time; a dash when unknown."""
+    """Local date and time; a dash when unknown, or in a year that no calendar has."""
     if seconds is None:
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, OSError, ValueError):
+        return "-"
 
 
 def bucket_heights(buckets: Buckets) -> list[float | None]:

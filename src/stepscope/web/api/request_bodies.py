@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepscope.alerts.silences import MAX_SILENCE_S
 from stepscope.store.mark_store import Opinion  # noqa: TC001 - pydantic reads it
 
 Text = Annotated[str, Field(max_length=300)]
@@ -51,7 +52,7 @@ class NewSilence(RequestBody):
 
     rule: Annotated[str, Field(min_length=1, max_length=300, description="A rule name or a pattern.")]
     run: Annotated[str, Field(min_length=1, max_length=300)] = "*"
-    minutes: Annotated[float, Field(gt=0, le=60 * 24 * 366, allow_inf_nan=False)]
+    minutes: Annotated[float, Field(gt=0, le=MAX_SILENCE_S // 60, allow_inf_nan=False)]
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
