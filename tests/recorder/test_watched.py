@@ -325,3 +325,30 @@ def test_models_and_optimizers_that_a_training_deletes_are_freed(
         gc.collect()
         assert [part() for part in parts if part() is not None] == []
     assert len(stepscope.open_store(folder).run("two").series("step_seconds")) == 50
+
+
+def test_an_end_that_is_interrupted_can_be_repeated(folder: Path) -> None:
+    class Handle:
+        is_interrupted = False
+
+        def remove(self) -> None:
+            if Handle.is_interrupted:
+                Handle.is_interrupted = False
+                raise KeyboardInterrupt
+
+    class Optimizer:
+        def register_step_post_hook(self, hook) -> Handle:
+            return Handle()
+
+        register_step_pre_hook = register_step_post_hook
+
+    monitor = stepscope.TrainingMonitor(run="interrupted", directory=folder)
+    optimizer = Optimizer()
+    monitor.watch(small_model(), optimizer)
+    monitor.log_training_step(loss=0.5)
+    Handle.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        monitor.stop_monitoring()
+    assert monitor.is_recording
+    monitor.stop_monitoring()
+    assert stepscope.open_store(folder).run("interrupted").status == "finished"

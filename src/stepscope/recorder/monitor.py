@@ -180,11 +180,18 @@ class TrainingMonitor(OnDemand):
             self._batch_times.write()
         self._guard.attempt("Waiting for the last numbers", recording.settle)
         self._enter(State.STOPPING, recording)
-        self.unwatch()
-        self._close_windows()
-        self._enter(State.STOPPED)
-        monitors.discard(self)
-        self._guard.attempt("Ending the run", recording.end, *ending_arguments(status, reason, self._guard))
+        try:
+            self.unwatch()
+            self._close_windows()
+            self._enter(State.STOPPED)
+            monitors.discard(self)
+            ending = ending_arguments(status, reason, self._guard)
+            self._guard.attempt("Ending the run", recording.end, *ending)
+        except BaseException:
+            if not recording.has_ended:  # interrupted, as by Ctrl-C: the next call ends the run
+                self._enter(State.RECORDING, recording)
+                monitors.add(self)
+            raise
         if self._logs is not None:
             self._guard.attempt("Closing the log files", self._logs.stop)
         before = self.identity  # another start is another segment

@@ -66,6 +66,8 @@ class Recording:
         self._key_names = KeyNames(self._user_privacy)
         self._lazy_writer: JournalWriter | None = None
         self._deferred: dict[Any, Deferred] = {}
+        self.has_ended = False
+        """Whether the end of the run is being written, or is."""
         self.alerts: AlertSystem | None = None
         """Evaluates alert rules written in Python on each row."""
         self.on_resolved: Callable[[Mapping[Any, Any]], None] = lambda _: None
@@ -159,6 +161,7 @@ class Recording:
         if self._folder_watch is not None:
             self._folder_watch.check_at_end()
         safe_reason = self._user_privacy.text(redact_text(reason))
+        self.has_ended = True
         unwritten_end = self.writer.close({"status": status, "reason": safe_reason, "exit_code": exit_code})
         if self._exit_reason is not None:
             self._exit_reason.uninstall(unwritten_end)
