@@ -206,3 +206,23 @@ def test_the_padding_of_a_batch_is_not_multiplied_by_its_micro_batches() -> None
     values = BatchSize(batch).read(1)
     assert values[PADDING] == pytest.approx(SHARE)
     assert values["batch/tokens"] == 4 * 256
+
+
+class Table:
+    """Has the shape of a matrix, and nothing else of one, as the tables of some libraries."""
+
+    shape = (4, 20)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [Table(), np.array([[{}] * 20] * 4), np.full((4, 20), "text", object)],
+    ids=["table", "mappings", "texts"],
+)
+def test_padding_is_not_counted_in_other_tables(inputs: Any) -> None:
+    assert padding_share(inputs) is None
+    assert padding_share([inputs, 0]) is None
+    assert padding_share({"attention_mask": inputs}) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ MAX_COUNTED = 2**18
 
 MIN_LENGTH = 16
 """Without a mask, padding is counted in rows of at least this length: shorter ones are rarely text."""
+
+NUMBERS = "biuf"
+"""The kinds of NumPy's types that are plain numbers."""
 
 MAX_TENSORS = 16
 MAX_DEPTH = 4
@@ -156,16 +160,19 @@ def _count_in_sequence(batch: Sequence[Any], depth: int) -> tuple[int | None, in
 
 
 def _host_table(tensor: Any) -> Any:
-    """The array of a two-dimensional tensor on the host that is not large; None for any other."""
-    shape: Any = getattr(tensor, "shape", ())
-    if len(shape) != 2 or not 0 < shape[0] * shape[1] <= MAX_COUNTED:
-        return None
-    if str(getattr(tensor, "device", "cpu")) != "cpu":
-        return None
+    """The array of a two-dimensional tensor of numbers on the host that is not large; None for any other."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is None or not (type(tensor) is numpy.ndarray or (torch and isinstance(tensor, torch.Tensor))):
+        return None  # a table of another library
     try:
-        return tensor.detach().numpy() if hasattr(tensor, "detach") else tensor
-    except (RuntimeError, TypeError):  # of a type that NumPy lacks, or without values
+        if len(tensor.shape) != 2 or not 0 < tensor.shape[0] * tensor.shape[1] <= MAX_COUNTED:
+            return None
+        if str(getattr(tensor, "device", "cpu")) != "cpu":
+            return None
+        array = tensor.detach().numpy() if hasattr(tensor, "detach") else tensor
+    except (RuntimeError, TypeError):  # of a type that NumPy lacks, nested, or without values
         return None
+    return array if array.dtype.kind in NUMBERS else None
 
 
 def _zeros_in_mask(mask: Any) -> float | None:
