@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.number_format import number
-from stepscope.views.formatting import comparison, duration, percent, quantity, rate, signed_percent, size
+from stepscope.views.formatting import (
+    between,
+    comparison,
+    duration,
+    percent,
+    quantity,
+    rate,
+    signed_percent,
+    size,
+)
 from stepscope.views.json_values import clean, finite, json_tree
 from stepscope.views.runs.marks import Marks, NoMarks
 
@@ -110,3 +119,17 @@ def test_a_duration_has_two_units_at_most(seconds, words):
 )
 def test_a_size_has_a_fitting_unit(count, words):
     assert size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        ("30 ms", "33 ms", "30 to 33 ms"),
+        ("30 ms", "30 ms", "30 ms"),
+        ("900 µs", "1.2 ms", "900 µs to 1.2 ms"),
+        ("1 d 03 h", "3 d 11 h", "1 d 03 h to 3 d 11 h"),
+        ("0.39", "0.43", "0.39 to 0.43"),
+    ],
+)
+def test_a_range_has_its_unit_once(low: str, high: str, text: str) -> None:
+    assert between(low, high) == text

@@ -57,7 +57,8 @@ def between(low: str, high: str) -> str:
     if low == high:
         return low
     number_text, _, unit = low.rpartition(" ")
-    return f"{number_text} to {high}" if number_text and high.endswith(f" {unit}") else f"{low} to {high}"
+    has_one_unit = number_text and " " not in number_text
+    return f"{number_text} to {high}" if has_one_unit and high.endswith(f" {unit}") else f"{low} to {high}"
 
 
 def quantity(value: float, unit: str) -> str:

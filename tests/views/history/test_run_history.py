@@ -247,3 +247,10 @@ def test_a_damaged_earlier_run_does_not_hide_the_others(project: Project, made: 
     answer = project.answer(current)
     assert (answer.result, len(answer.runs)) == ("no clear difference", 3)
     assert answer.loss is not None
+
+
+@pytest.mark.parametrize("loss", [1e300, -1e308, np.nan, np.inf])
+def test_losses_that_cannot_be_compared_are_left_out(project: Project, loss: float) -> None:
+    *_, current = [project.train(losses=loss) for _ in range(4)]
+    answer = project.answer(current)
+    assert (answer.result, answer.loss) == ("no clear difference", None)

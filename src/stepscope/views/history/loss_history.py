@@ -11,6 +11,7 @@ from stepscope.analysis.regression import HIGH_CONFIDENCE, MIN_RUNS, Level, diff
 from stepscope.errors import StoreError
 from stepscope.views.formatting import between, quantity
 from stepscope.views.json_values import bucket_levels
+from stepscope.views.steps.step_values import MAX_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ def _level(run: Run, series: LossSeries, step: int) -> Level | None:
     except StoreError:  # damaged: the other runs can still be compared
         return None
     values = bucket_levels(buckets)
-    values = values[np.isfinite(values) & (buckets.nonfinite == 0)]
+    values = values[(np.abs(values) < MAX_VALUE) & (buckets.nonfinite == 0)]  # false for NaN and infinity
     return level_of(values) if len(values) else None
 
 
