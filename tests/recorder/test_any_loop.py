@@ -760,6 +760,33 @@ def test_a_step_that_is_given_is_the_current_one_from_then_on(folder: Path) -> N
     assert steps_of(run, "step_seconds") == [100, 101, 102, 103, 104]
 
 
+def test_the_epoch_of_a_validation_does_not_change_the_count_of_a_loop_without_batches(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        for epoch in range(2):
+            for _ in range(4):
+                monitor.log_training_step(loss=1.0)
+            monitor.log({"accuracy": 0.5}, step=epoch)
+            monitor.log({"note": float("nan"), "who": "me"}, step=-1)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "loss") == steps_of(run, "step_seconds") == list(range(8))
+    assert steps_of(run, "accuracy") == [0, 1]
+    assert steps_of(run, "note") == [-1, -1]
+
+
+def test_a_loop_that_goes_back_to_a_checkpoint_counts_on_from_there(folder: Path) -> None:
+    def loop(monitor: TrainingMonitor) -> None:
+        for _ in range(4):
+            monitor.log_training_step(loss=1.0)
+        monitor.log_training_step(loss=1.0, step=2)
+        monitor.log_training_step(loss=1.0)
+        monitor.log_training_step(loss=1.0, step=torch.tensor(0))
+        monitor.log_training_step(loss=1.0)
+
+    run = run_of(folder, loop)
+    assert steps_of(run, "loss") == steps_of(run, "step_seconds") == [0, 1, 2, 3, 2, 3, 0, 1]
+
+
 def plain_loop(monitor: TrainingMonitor) -> None:
     optimizer, data = sgd(model := small()), loader(4)
     for _ in range(3):

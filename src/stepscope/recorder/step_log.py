@@ -66,7 +66,7 @@ class StepLog(ABC):
 
         Without `step`, each call is one step; while `batches` or a watched optimizer count steps, it belongs
         to the current one. A passed `step` becomes the current one, unless it is lower and the call is
-        outside `batches`, as for values of a validation. All values are kept.
+        outside `batches`, as for the epoch of a validation. All values are kept.
         """
         try:
             timer = self.timer
@@ -75,7 +75,7 @@ class StepLog(ABC):
             elif type(step) is not int:
                 step = self._checked_step(step)
             self._append(metrics, step)
-            if timer.stride or timer.in_batches or step > timer.step:
+            if timer.in_batches or step > timer.step - timer.stride:
                 timer.step = step + timer.stride
                 if timer.is_over and not timer.in_batches:
                     timer.is_over = False  # for a loop that counts from 1, the next step has this number
@@ -135,6 +135,8 @@ class StepLog(ABC):
             )
         else:
             self.log(metrics, step)
+        if step is not None and self.timer.stride and (number := as_step(step)) is not None:
+            self.timer.step = number + 1  # also a lower one: the loop has gone back to a checkpoint
         if self._ends_by_log is None and self.timer.stride and STEP_SECONDS not in metrics:
             self.timer.end_logged()
         if model is not None and self._considers_models:
@@ -335,7 +337,7 @@ class StepLog(ABC):
         except Exception as failure:  # noqa: BLE001 - training must continue on any failure
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
         timer = self.timer
-        if counts and (timer.stride or timer.in_batches or step_number > timer.step):
+        if counts and (timer.in_batches or step_number > timer.step - timer.stride):
             timer.step = step_number + timer.stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
