@@ -88,6 +88,8 @@ class TorchHooks:
         self._before_step_hook: Any = None
         self._after_step_hook: Any = None
         self._thread: threading.Thread | None = None
+        self._start = threading.Lock()
+        """Held from the start of the training on: of two threads that train at once, one is followed."""
         self._is_off = self._is_in_backward = self._is_in_optimizer = False
         self._has_added_loss = False
         """Whether the current backward pass is that of a loss."""
@@ -149,9 +151,7 @@ class TorchHooks:
             if self._training is None:
                 losses = tensors if isinstance(tensors, list | tuple) else [tensors]
                 self._begin(leaves_of(losses))
-            elif not self._is_training_thread():
-                return False
-            if self._training is None:
+            if self._training is None or not self._is_training_thread():
                 return False
             gradients = arguments[1] if len(arguments) > 1 else options.get("grad_tensors")
             in_optimizer = self._is_in_optimizer
@@ -172,10 +172,10 @@ class TorchHooks:
                 if not self._is_last_hook():
                     return
                 self._begin({}, optimizer)
-            elif not (self._is_in_backward or self._is_training_thread()):
+            if self._training is None or not (self._is_in_backward or self._is_training_thread()):
                 return
             self._losses.begin_optimizer_step()
-            self._is_in_optimizer = self._training is not None
+            self._is_in_optimizer = True
             self._leave(optimizer)  # a step that raised has not ended
             self._stepping.append(id(optimizer))
         except Exception as error:  # noqa: BLE001 - the training goes on whatever happens here
@@ -219,7 +219,9 @@ class TorchHooks:
         return True
 
     def _begin(self, leaves: dict[int, Any], optimizer: Any = None) -> None:
-        """Begins to record, unless the program records itself."""
+        """Begins to record, unless the program records itself or another thread is just beginning."""
+        if not self._start.acquire(blocking=False):
+            return
         if monitors_created():
             if self._program.trainer:
                 self._program.say(f"watching the steps of {self._program.trainer}")
