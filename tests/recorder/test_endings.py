@@ -132,6 +132,21 @@ def test_the_ending_is_recorded_as_it_was(ending: str, one_folder: Path, run_scr
         assert result.returncode == exit_code, "watching changed how the process ends"
 
 
+def test_every_open_run_has_its_end_before_the_exit_waits_for_an_agent(run_script, read) -> None:
+    result = run_script(
+        """
+        import os, signal, stepscope
+        from stepscope.recorder.agent_watch import AgentWatch
+        monitors = [stepscope.TrainingMonitor(run=f"open-{number}") for number in range(3)]
+        for monitor in monitors:
+            monitor.log({"loss": 1.0})
+        AgentWatch._wake_agent = lambda agent: os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    assert result.returncode == -signal.SIGKILL
+    assert [read(f"open-{number}").status for number in range(3)] == ["finished"] * 3
+
+
 def test_an_exec_that_fails_leaves_the_run_recording(run_script, read) -> None:
     result = run_script(
         BEGIN

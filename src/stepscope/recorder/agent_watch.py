@@ -8,6 +8,7 @@ from stepscope.agent.process.start import agent_trouble, ensure_agent, older_age
 from stepscope.agent.process.wake import wake
 from stepscope.journal.folder import journals_of
 from stepscope.journal.private_settings import has_private, private_file, write_private
+from stepscope.recorder.exit.exit_reason import others_end_later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from stepscope.journal.folder import JournalName
 
 MAX_WAIT_S = 15.0
+
+_postponed: list[Callable[[], None]] = []
+"""Waits of recordings that the interpreter's exit has ended before others."""
 
 
 class AgentWatch:
@@ -76,7 +80,19 @@ class AgentWatch:
     def wait_until_stored(
         self, unread: Callable[[], Sequence[Path]], is_being_deleted: Callable[[], bool]
     ) -> None:
-        """Waits until all files are in the store, unless there is no agent or it cannot work."""
+        """Waits until all files are in the store, unless there is no agent or it cannot work.
+
+        When the interpreter's exit ends several recordings, the last one waits for all: every journal has its
+        end before anything, such as the kernel of a notebook, kills a process that takes too long.
+        """
+        if others_end_later():
+            _postponed.append(lambda: self._wait(unread, is_being_deleted))
+            return
+        for wait in _postponed:
+            wait()
+        self._wait(unread, is_being_deleted)
+
+    def _wait(self, unread: Callable[[], Sequence[Path]], is_being_deleted: Callable[[], bool]) -> None:
         if self._settings.agent.mode == "none":
             return
 

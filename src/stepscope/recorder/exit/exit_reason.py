@@ -34,6 +34,17 @@ MAX_MESSAGE = 300
 """Characters of an exception's message in a reason."""
 
 
+_to_end: set[ExitReason] = set()
+"""Those of recordings that are open in this process."""
+
+_is_exiting = False
+
+
+def others_end_later() -> bool:
+    """Whether the interpreter is ending and has to end other recordings of this process after this one."""
+    return _is_exiting and bool(_to_end)
+
+
 class ExitReason:
     """Calls back when the interpreter ends, and writes a trace if the process is killed.
 
@@ -60,6 +71,7 @@ class ExitReason:
 
     def install(self) -> None:
         """Installs the handlers."""
+        _to_end.add(self)
         sys.excepthook = self._on_exception
         atexit.register(self._at_exit)
         self._hooks.install()
@@ -105,7 +117,8 @@ class ExitReason:
             self.reopen()
 
     def forget_signals(self) -> None:
-        """Removes the signal handlers; also called in forked children, whose signals are their own."""
+        """Removes the signal handlers; also called in forked children: signals and end are their own."""
+        _to_end.discard(self)
         if self._watches_faults:
             faulthandler.disable()
         for number in self._watched:
@@ -157,6 +170,8 @@ class ExitReason:
             self._previous_hook(kind, error, trace)
 
     def _at_exit(self) -> None:
+        global _is_exiting  # noqa: PLW0603 - one end of the process
+        _is_exiting = True
         error = self._uncaught()
         if error is not None:
             self._status, self._reason = "failed", describe(error)
