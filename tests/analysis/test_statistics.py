@@ -7,7 +7,7 @@ from stepscope.analysis.change_points import change_point, warm_up_length
 from stepscope.analysis.loss.divergence import Start, divergence
 from stepscope.analysis.loss.excursions import spikes
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, expected_exceedances, spread
-from stepscope.analysis.trends import is_line, trend_of
+from stepscope.analysis.trends import is_line, rise_of, trend_of
 
 CHANCE = np.random.default_rng(0)
 
@@ -112,3 +112,19 @@ def test_a_divergence_begins_where_the_loss_starts_to_rise():
     assert divergence(losses, steps, start, least_level=1e6) is None
     back = np.concatenate([losses, losses[-1] * 0.9 ** np.arange(30)])
     assert divergence(back, np.arange(360), start) is None, "It is on its way back."
+
+
+def test_a_spike_from_which_the_loss_recovers_slowly_is_found():
+    losses = 2.3 + CHANCE.normal(0, 0.012, 300)
+    losses[200] += 4.8
+    losses[201:225] += 0.6 * np.exp(-np.arange(24) / 10)
+    [found] = spikes(losses, 6.0)
+    assert found.peak == 200
+
+
+def test_values_that_rise_nearly_always_are_told_from_levels():
+    rising = np.linspace(1, 2, 12) + CHANCE.normal(0, 0.02, 12)
+    levels = np.repeat([1.0, 2.0, 3.0], 4) + CHANCE.normal(0, 0.02, 12)
+    assert rise_of(rising) > 0.9
+    assert rise_of(levels) < 0.85
+    assert rise_of(rising[::-1]) < -0.9

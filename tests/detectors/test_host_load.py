@@ -185,8 +185,11 @@ def test_programs_that_the_script_has_started_are_not_part_of_the_training(tmp_p
     assert "other programs use 1.5 of 2 busy processors" in the_finding(diagnosis).headline
 
 
-def test_a_few_readings_are_not_enough(tmp_path):
+def test_a_few_readings_are_not_enough_unless_they_are_clear(tmp_path):
     run = waiting(0.5, looks=np.arange(STEPS) % 200 == 150)
+    diagnosis = diagnose(tmp_path, run, machine=on_machine(2.0, 0.0, 2), **set_up(16, cores=2))
+    assert the_finding(diagnosis).share == pytest.approx(0.5, abs=0.1)
+    run = waiting(0.15, looks=np.arange(STEPS) % 200 == 150)
     diagnosis = diagnose(tmp_path, run, machine=on_machine(2.0, 0.0, 2), **set_up(16, cores=2))
     assert diagnosis.findings == ()
     assert "host.oversubscribed" in diagnosis.checks.not_run

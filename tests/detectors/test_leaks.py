@@ -97,3 +97,10 @@ def test_a_run_without_a_gpu_is_healthy_without_that_check(tmp_path):
     assert "mem.leak" not in diagnosis.checks.not_run
     [check] = [check for check in diagnosis.considered if check.id == "mem.leak"]
     assert check.why_not == "Applies only to runs that record memory/allocated_bytes."
+
+
+def test_memory_that_is_read_more_often_is_judged(tmp_path):
+    machine = {**TOTAL, ("process/uss_bytes", ""): [1e9, 1.1e9]}
+    leak = leak_in(diagnosed(tmp_path, lambda seconds: steady_memory(seconds) + 8e6 * seconds, machine))
+    assert leak is not None
+    assert leak.chart.keys == ("process/rss_bytes",)

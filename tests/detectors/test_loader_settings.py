@@ -193,3 +193,25 @@ def test_a_loader_that_is_always_too_slow_is_reported_as_that(tmp_path):
 def test_two_epochs_are_not_enough_to_judge_their_start(tmp_path):
     diagnosis = diagnose(tmp_path, with_starts(0.1, epoch=250), events=(loader(persistent_workers=False),))
     assert "input.loader_config" in diagnosis.checks.not_run
+
+
+def test_time_between_passes_is_reported_even_if_the_loader_is_slow_as_well(tmp_path):
+    run = with_starts(0.3, between=0.9)
+    for key in ("phase/data_seconds", "step_seconds"):
+        run[key] = run[key] + 0.03
+    found = diagnose(tmp_path, run, events=(loader(persistent_workers=False),)).findings
+    assert "input.loader_config" in [finding.id for finding in found]
+    starts = next(finding for finding in found if finding.id == "input.loader_config")
+    assert "wait for the first batch" not in [line.label for line in starts.evidence]
+
+
+@pytest.mark.parametrize(("ready", "severity"), [(8.0, "notice"), (0.0, "warning")])
+def test_a_wait_while_the_queue_is_full_is_no_reason_for_more_workers(tmp_path, ready, severity):
+    run = going_well(1, STEPS)
+    for key in ("phase/data_seconds", "step_seconds"):
+        run[key] = run[key] + 0.03
+    run["loader/ready_batches"] = np.where(NUMBER % 50 == 20, ready, np.nan)
+    setup = loader(num_workers=4, prefetch_factor=2, persistent_workers=True)
+    [finding] = diagnose(tmp_path, run, events=(setup,)).findings
+    assert (finding.id, finding.severity) == ("input.exposed_wait", severity)
+    assert ("More workers will not help" in finding.detail) is (ready > 0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.cases import few
-from tests.detectors.simulated import SHAPES, Columns, diagnose, going_well
+from tests.detectors.simulated import PHASES, SHAPES, Columns, diagnose, going_well
 
 STEPS = 1500
 NUMBER = np.arange(STEPS)
@@ -286,3 +286,26 @@ def test_a_healthy_run_has_no_slow_steps(tmp_path, seed):
     for steps, step_s in ((220, 0.05), (700, 0.005), (1500, 0.3), (3000, 1.0)):
         run = going_well(seed, steps, step_s, shape=SHAPES[seed % len(SHAPES)])
         why_not(diagnose(tmp_path, run))
+
+
+def test_slow_steps_at_odd_times_are_not_blamed_while_the_training_waits_for_a_processor(tmp_path):
+    run = with_slow_steps("other", 0.15, irregular=True)
+    waits = 0.1 * float(np.mean(run["step_seconds"]))
+    run["host/queued_seconds"] = np.where(NUMBER % 700 == 650, waits, np.nan)
+    assert "waits for a processor 10% of the time" in why_not(diagnose(tmp_path, run))
+    regular = with_slow_steps("other", 0.15)
+    regular["host/queued_seconds"] = run["host/queued_seconds"]
+    assert outliers(diagnose(tmp_path, regular)).share == pytest.approx(0.15, abs=0.025)
+
+
+def test_what_follows_a_save_in_its_step_is_time_of_the_checkpoint(tmp_path):
+    run = going_well(1, STEPS)
+    is_saving = NUMBER % 20 == 19
+    run["phase/checkpoint_seconds"] = np.where(is_saving, 0.1, 0.0)
+    run["phase/other_seconds"] = run["phase/other_seconds"] + np.where(is_saving, 0.2, 0.0)
+    run["step_seconds"] = sum(run[f"phase/{name}_seconds"] for name in (*PHASES, "checkpoint"))
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.id == "ckpt.stall"
+    assert finding.share == pytest.approx(0.3 / (0.3 + 20 * 0.05), abs=0.03)
+    after = next(line for line in finding.evidence if line.label == "after the save")
+    assert after.note == "of that, in the same step"

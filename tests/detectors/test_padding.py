@@ -94,3 +94,12 @@ def test_padding_is_not_judged_without_the_time_of_the_model(tmp_path):
     diagnosis = diagnose(tmp_path, run)
     assert "input.padding" not in [finding.id for finding in diagnosis.findings]
     assert "input.padding" in diagnosis.checks.not_run
+
+
+def test_a_few_steps_that_were_timed_by_phase_are_enough(tmp_path):
+    run = with_padding(0.8)
+    for key in [key for key in run if key.startswith("phase/")]:
+        run[key] = np.where(np.isin(np.arange(STEPS), (*range(30, 36), 400)), run[key], np.nan)
+    run["phase/sampled_ratio"] = np.where(np.isnan(run["phase/forward_seconds"]), np.nan, 1.0)
+    run["phase/sampled_ratio"][400] = 0.002
+    assert the_finding(diagnose(tmp_path, run)).severity == "warning"

@@ -148,9 +148,9 @@ def test_a_search_that_found_something_once_is_needed(tmp_path):
     assert why_not(diagnosis, "dist.ddp_config")
 
 
-def test_a_search_is_judged_after_some_hundred_steps(tmp_path):
+def test_a_search_is_judged_after_a_hundred_steps(tmp_path):
     events = setup(wrappers=["DistributedDataParallel(find_unused_parameters)"], replicas={"unused_bytes": 0})
-    assert diagnose(tmp_path, *exchanging(0.001, 0.001, steps=150), events=events).findings == ()
+    assert diagnose(tmp_path, *exchanging(0.001, 0.001, steps=90), events=events).findings == ()
 
 
 def test_gloo_between_gpus_is_reported(tmp_path):
@@ -170,3 +170,21 @@ def test_several_gpus_driven_from_one_process_are_reported(tmp_path):
         diagnose(tmp_path, going_well(1, STEPS), events=events, machine=machine), "dist.ddp_config"
     )
     assert "4 GPUs from one process" in finding.headline
+
+
+def test_ranks_that_were_timed_in_different_steps_are_compared(tmp_path):
+    ranks = exchanging(0.002, 0.03, steps=STEPS)
+    for place, rank in enumerate(ranks):
+        is_timed = np.arange(STEPS) % 20 == 5 * place
+        rank["ranks/wait_seconds"] = np.where(is_timed, rank["ranks/wait_seconds"], np.nan)
+    finding = the_finding(diagnose(tmp_path, *ranks), "dist.straggler")
+    assert finding.rank == 0
+    assert "in its backward pass" in finding.headline
+
+
+@pytest.mark.parametrize(("step_s", "count"), [(0.01, 1), (0.2, 0)])
+def test_a_needless_search_matters_to_short_steps(tmp_path, step_s, count):
+    events = setup(wrappers=["DistributedDataParallel(find_unused_parameters)"], replicas={"unused_bytes": 0})
+    runs = [going_well(seed, 300, step_s=step_s) for seed in (1, 2)]
+    findings = [f for f in diagnose(tmp_path, *runs, events=events).findings if f.severity != "info"]
+    assert [finding.severity for finding in findings] == ["notice"] * count

@@ -63,7 +63,9 @@ def examine_growth(
             limit = limit_of(readings.figures.key, readings.totals)
             growth = growth_of(readings.times, readings.values, readings.steps)
             age_s = float(readings.times[-1] - readings.times[0])
-            verdict = leak_verdict(readings.figures, growth, limit, horizon_s(age_s, window.remaining_s))
+            # One that has ended may be started again, for longer.
+            horizon = horizon_s(age_s, window.remaining_s or None)
+            verdict = leak_verdict(readings.figures, growth, limit, horizon)
             if growth.goes_on:
                 verdicts.append((readings, verdict))
     if not verdicts:
@@ -101,11 +103,15 @@ def _severity(verdict: LeakVerdict, observed_s: float) -> Severity:
 
 def _finding(detector: Detector, window: Window, readings: Readings, verdict: LeakVerdict) -> Finding:
     growth, limit = verdict.growth, verdict.limit
+    has_ended = window.remaining_s == 0
+    severity = _severity(verdict, float(readings.times[-1] - readings.times[0]))
     per_hour = growth.per_hour or Slope(0.0, 0.0, 0.0)
     pace = f"{readings.name} grows by {size(per_hour.value)} per hour"
     left_s = verdict.seconds_to_limit
     if limit is None or left_s is None:
         outcome = "; no limit is known"
+    elif verdict.is_leak and has_ended:
+        outcome = f"; a longer run would have filled it after {duration(left_s)} more"
     elif verdict.is_leak:
         outcome = f" and will be full in {duration(left_s)}"
     else:
@@ -124,7 +130,8 @@ def _finding(detector: Detector, window: Window, readings: Readings, verdict: Le
         title=detector.title,
         headline=f"{pace}{outcome}.",
         detail="Memory that is never freed ends in an out of memory error, or the kernel kills the process.",
-        severity=_severity(verdict, float(readings.times[-1] - readings.times[0])),
+        # Memory was enough for a run that has ended.
+        severity="notice" if has_ended and severity != "info" else severity,
         confidence=0.95,
         first_time=float(readings.times[0]),
         last_time=float(readings.times[-1]),

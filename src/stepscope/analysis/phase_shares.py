@@ -114,6 +114,32 @@ def _weights(rank: RankWindow, chosen: Flags, whole: Flags) -> Floats:
     return sample_weights(rank.columns[SAMPLED_RATIO].values[chosen], taken[chosen], taken[whole])
 
 
+def median_shares(rank: RankWindow) -> dict[str, float]:
+    """Returns the share of the median step that each phase takes in its median.
+
+    For phases that every step has alike: it needs few sampled steps, and slow ones do not change it.
+    """
+    shares = {}
+    for phase in PHASES:
+        if rank.has(phase_key(phase), STEP_SECONDS):
+            part, taken = rank.aligned(phase_key(phase), STEP_SECONDS)
+            if len(part) >= MIN_STEPS and float(np.median(taken)) > SHORTEST_S:
+                shares[phase] = min(float(np.median(part) / np.median(taken)), 1.0)
+    return shares
+
+
+def seconds_within(rank: RankWindow, phase: str) -> Floats:
+    """Returns the seconds of a phase within each step; those between two steps are recorded with it."""
+    within: Floats = np.maximum(recorded(rank, phase_key(phase)) - recorded(rank, gap_key(phase)), 0.0)
+    return within
+
+
+def recorded(rank: RankWindow, key: str) -> Floats:
+    """Returns the values of a key, 0 where it was not recorded."""
+    column = rank.columns.get(key)
+    return np.zeros(len(rank.steps)) if column is None else np.where(column.finite, column.values, 0.0)
+
+
 def device_shares(rank: RankWindow) -> dict[str, float]:
     """Returns the same on the GPU's clock, from the steps that were timed on it."""
     shares = {}

@@ -64,6 +64,17 @@ def queued_shares(rank: RankWindow, window: Window) -> Floats:
     return max((own, *by_agent), key=len)
 
 
+def waiting_share(rank: RankWindow, window: Window) -> float:
+    """Returns the mean share of time in which the training thread waited for a processor; 0 if unknown.
+
+    A single reading is enough: it is a sum over all steps since the one before.
+    """
+    shares = queued_shares(rank, window)
+    if not len(shares):
+        shares = _read_by_thread(rank, is_begun_in_warm_up=True)
+    return float(shares.mean()) if len(shares) else 0.0
+
+
 def processor_load(rank: RankWindow, window: Window) -> ProcessorLoad | None:
     """Returns what competes for the processors of a rank; None if their number is unknown."""
     cores = cores_for(window, rank)
@@ -86,9 +97,11 @@ def waits_are_hidden(rank: RankWindow, window: Window, share: float) -> bool:
     return not busy or min(busy) > 1 - 0.5 * share
 
 
-def _read_by_thread(rank: RankWindow) -> Floats:
+def _read_by_thread(rank: RankWindow, *, is_begun_in_warm_up: bool = False) -> Floats:
     """Returns its own readings; each is the mean of the steps since the one before."""
-    places = np.flatnonzero(rank.where(QUEUED))
+    if QUEUED not in rank.columns:
+        return np.empty(0)
+    places = np.flatnonzero(rank.where(QUEUED, steady=not is_begun_in_warm_up))
     passed = np.diff(rank.times[places])
     queued = rank.columns[QUEUED].values[places][1:] * np.diff(places)
     shares: Floats = np.minimum(queued[passed > 0] / passed[passed > 0], 1.0)

@@ -126,6 +126,12 @@ def trend_of(x: Floats, y: Floats, confidence: float = CONFIDENCE) -> Trend | No
     return Trend(slope, float(x[0]), *ends, float(spread(residuals)))
 
 
+def rise_of(y: Floats) -> float:
+    """Returns how much more often a later value is greater than an earlier one, from -1 to 1 (Kendall)."""
+    first, second = np.triu_indices(len(y), 1)
+    return float(np.sign(y[second] - y[first]).mean()) if len(first) else 0.0
+
+
 def is_line(x: Floats, y: Floats) -> bool:
     """Returns whether a line fits the series better than one or two jumps between constant levels.
 

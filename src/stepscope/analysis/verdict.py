@@ -27,7 +27,9 @@ MIN_STEPS = 20
 """Minimum number of steady steps for a verdict on how a run is doing."""
 
 MAX_TRIES = 6
-SPOILING = ("num.", "conv.", "dist.divergence")
+SPOILING = (
+    "num.", "conv.", "grad.", "act.", "mode.", "lr.", "data.order", "opt.not_updating", "dist.divergence",
+)  # fmt: skip
 """Beginnings of the ids of findings about wrong results; all others are about time."""
 
 NONFINITE = "num.nonfinite"

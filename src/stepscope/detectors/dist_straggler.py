@@ -9,14 +9,22 @@ import numpy as np
 
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
-from stepscope.detectors.base import Detector
+from stepscope.detectors.base import Detector, TooLittleEvidence
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
 from stepscope.schema.keys import PHASES, RANK_WAIT_SECONDS, STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
 
-MIN_STEPS = 30
+MIN_STEPS, MIN_SAMPLES = 30, 10
+"""Minimum number of steps that all ranks recorded; or, if each was timed in other steps, of each rank."""
+
+NEARLY_ALWAYS = 0.9
+"""In different steps, the last rank must wait less than the others in this share of all pairs of steps."""
+
+EXPLAINED = 0.3
+"""A phase must explain this part of the delay; otherwise it is in the backward pass itself."""
+
 PHASE_KEYS = tuple(phase_key(name) for name in PHASES if name != "backward")
 """All phases except backward, which contains the wait itself."""
 
@@ -26,7 +34,7 @@ class _Late(NamedTuple):
 
     rank: RankWindow
     steps: int
-    """Number of steps that all ranks recorded."""
+    """Number of steps that were compared."""
     last_in: float
     """The share of them in which it is last."""
     seconds: float
@@ -46,7 +54,7 @@ class Straggler(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((RANK_WAIT_SECONDS,), (STEP_SECONDS,))
     reads: ClassVar[tuple[str, ...]] = PHASE_KEYS
-    min_steps: ClassVar[int] = MIN_STEPS
+    min_steps: ClassVar[int] = MIN_SAMPLES
     least_ranks: ClassVar[int] = 2
     for_each_rank: ClassVar[bool] = False
 
@@ -60,14 +68,16 @@ class Straggler(Detector):
         """Finds the rank that waits least."""
         late = _late_rank(window)
         if late is None:
-            return "No two ranks recorded their waits in the same steps."
+            return TooLittleEvidence("Too few waits of the ranks were recorded.")
         share = late.seconds / late.step_s
         if share < self.share or late.last_in < self.last_in:
             measured = f"Rank {late.rank.rank} is last in {percent(late.last_in)} of steps"
             threshold = f"threshold: {percent(self.share)} late in {percent(self.last_in)} of steps."
             return f"{measured}, {percent(share)} of a step late; {threshold}"
         phase, longer = _phase(late.rank, window)
-        where = f", mostly in {phase}" if phase else ""
+        is_explained = longer >= EXPLAINED * late.seconds
+        phase = phase if is_explained else "backward"
+        where = f", mostly in {phase}" if is_explained else ", in its backward pass"
         first, last = int(late.rank.steps[0]), int(late.rank.steps[-1])
         return Finding(
             id=self.id,
@@ -88,7 +98,7 @@ class Straggler(Detector):
                 Evidence("is last", percent(late.last_in), f"of {late.steps:,} steps"),
                 *(
                     (Evidence(f"longer in {phase}", seconds(longer), "than the median rank"),)
-                    if phase
+                    if is_explained
                     else ()
                 ),
             ),
@@ -98,7 +108,7 @@ class Straggler(Detector):
                 Remedy("Compare this rank's host, GPU clocks and loader with those of the others."),
                 Remedy("Give all ranks batches of about the same length: group samples by length."),
             ),
-            tries=(f"look at what rank {late.rank.rank} does in {phase}" if phase else "compare the ranks",),
+            tries=(f"look at what rank {late.rank.rank} does in {phase}",),
             estimate=Estimate(0.5 * share, share, share),
             how="A rank's wait is the part of its backward pass after its own last gradient. Medians over "
             "the steps that all ranks recorded.",
@@ -109,6 +119,30 @@ def _late_rank(window: Window) -> _Late | None:
     ranks = [rank for rank in window.ranks if rank.has(RANK_WAIT_SECONDS, STEP_SECONDS)]
     if len(ranks) < 2:
         return None
+    return _in_common_steps(ranks) or _in_any_steps(ranks)
+
+
+def _in_any_steps(ranks: list[RankWindow]) -> _Late | None:
+    """Compares the waits of ranks that were timed in different steps, if there are enough of each."""
+    samples = [rank.aligned(RANK_WAIT_SECONDS, STEP_SECONDS) for rank in ranks]
+    if min(len(waits) for waits, _ in samples) < MIN_SAMPLES:
+        return None
+    late = int(np.argmin([np.median(waits) for waits, _ in samples]))
+    own = samples[late][0]
+    others = [waits for place, (waits, _) in enumerate(samples) if place != late]
+    # How often this rank waits less than another one, of all pairs of their steps.
+    less = min(float((own[:, None] < waits[None, :]).mean()) for waits in others)
+    usual = float(np.median([np.median(waits) for waits in others]))
+    return _Late(
+        ranks[late],
+        min(len(waits) for waits, _ in samples),
+        less if less >= NEARLY_ALWAYS else 0.0,
+        usual - float(np.median(own)),
+        float(np.median(np.concatenate([taken for _, taken in samples]))),
+    )
+
+
+def _in_common_steps(ranks: list[RankWindow]) -> _Late | None:
     chosen = [rank.where(RANK_WAIT_SECONDS, STEP_SECONDS) for rank in ranks]
     common = ranks[0].steps[chosen[0]]
     for rank, where in zip(ranks[1:], chosen[1:], strict=True):

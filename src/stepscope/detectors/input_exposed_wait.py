@@ -21,7 +21,7 @@ from stepscope.analysis.steady import SHORTEST_S
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
-from stepscope.schema.finding import Chart, Evidence, Finding, severity_of
+from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
 from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
@@ -36,8 +36,27 @@ MICRO_STEPS, PROCESS_CPU = "micro_steps", "process/cpu_ratio"
 GPU_MEMORY, GPU_BUSY = "gpu/process_memory_bytes", "gpu/utilization_ratio"
 
 BLOCKS, MIN_IN_BLOCK = 10, 5
+MIN_CHECKS = 3
+"""Minimum number of checks of the queue to call it full."""
+
 MIN_ON_DEVICE = 20
 """Minimum number of steps timed on the GPU for its clock to be used instead of the host's."""
+
+
+READY_IN_TIME = (
+    "The queue of the loader was full at each check: workers make batches in time, and what takes long is to "
+    "take them from the workers. More workers will not help."
+)
+CHEAPER_TO_TAKE = (
+    Remedy("Return a few large tensors for each batch: each tensor is handed over by itself."),
+    Remedy(
+        "If samples are cheap to make, let the training thread make them.",
+        "loader = DataLoader(dataset, num_workers=0)",
+        "PyTorch",
+    ),
+)
+TAKING = 0.049
+"""A wait for batches that are ready is a notice at most: it is hardly known how much of it can be saved."""
 
 
 class _Waits(NamedTuple):
@@ -110,6 +129,7 @@ class ExposedWait(Detector):
         plan = plan_for(times, loader, cores_for(window, rank))
         first, last = int(rank.steps[chosen][0]), int(rank.steps[chosen][-1])
         above = int((waits.shares >= self.share).sum())
+        is_ready = plan.fewer is None and _is_queue_full(rank, loader)
         empty = _empty_queue(rank)
         clock = "the GPU's clock" if waits.clock == "device" else "the host's clock"
         return Finding(
@@ -117,8 +137,8 @@ class ExposedWait(Detector):
             title=self.title,
             headline=f"{percent(waits.share)} of each step is spent waiting for data "
             f"({seconds(exposed)} of {seconds(step)}).",
-            detail=cause_of(plan),
-            severity=severity_of(waits.share),
+            detail=READY_IN_TIME if is_ready else cause_of(plan),
+            severity=severity_of(min(waits.share, TAKING) if is_ready else waits.share),
             confidence=_confidence(waits, above, empty),
             share=waits.share,
             first_step=first,
@@ -145,11 +165,13 @@ class ExposedWait(Detector):
                 (HOST, STEP_SECONDS) if waits.clock == "host" else (DEVICE, DEVICE_STEP), first, last
             ),
             ruled_out=_ruled_out(rank, waits, above),
-            remedies=loader_remedies(
-                plan, loader, window.libraries(rank.rank), has_gpu=waits.clock == "device"
-            ),
-            tries=loader_tries(plan, loader),
-            estimate=plan.estimate,
+            remedies=CHEAPER_TO_TAKE
+            if is_ready
+            else loader_remedies(plan, loader, window.libraries(rank.rank), has_gpu=waits.clock == "device"),
+            tries=("fewer, larger tensors in a batch", "num_workers=0")
+            if is_ready
+            else loader_tries(plan, loader),
+            estimate=Estimate(0.0, 0.5 * waits.share, waits.share) if is_ready else plan.estimate,
             how=f"Waits and step times of {len(waits.waited):,} steps were summed on {clock}, in "
             f"{len(waits.shares)} windows; the share is the median of the windows. Number of workers: the "
             "time of one worker for a batch, divided by the time of a step without the wait.",
@@ -212,6 +234,15 @@ def _empty_queue(rank: RankWindow) -> float | None:
         return None
     (ready,) = rank.aligned(READY)
     return float((ready < 1).mean()) if len(ready) >= 5 else None
+
+
+def _is_queue_full(rank: RankWindow, loader: Mapping[str, Any] | None) -> bool:
+    """Whether workers had made as many batches as they may at each check of the queue."""
+    if READY not in rank.columns or loader is None:
+        return False
+    (ready,) = rank.aligned(READY, steady=False)
+    capacity = (loader.get("num_workers") or 0) * (loader.get("prefetch_factor") or 0)
+    return len(ready) >= MIN_CHECKS and capacity > 0 and bool((ready >= capacity).all())
 
 
 def _confidence(waits: _Waits, above: int, empty: float | None) -> float:

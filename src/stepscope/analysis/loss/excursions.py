@@ -76,7 +76,6 @@ def spikes(losses: Floats, limit: float) -> list[Excursion]:
     stretches = list(_stretches(is_high))
     for begin, end in stretches:
         usual[begin:end] = False
-    others = deviations[begin_at:][usual[begin_at:]]
     excursions = []
     for begin, end in stretches:
         peak = begin + int(np.argmax(losses[begin:end]))
@@ -86,6 +85,10 @@ def spikes(losses: Floats, limit: float) -> list[Excursion]:
         level, size = float(levels[begin]), float(sizes[begin])
         if float(np.median(after)) - level > max(3 * size, 0.2 * (float(losses[peak]) - level)):
             continue  # it stays high, or falls too slowly for the effect of a single batch
+        # What follows is the same event until the loss is back: the weights recover in some steps.
+        is_other = usual.copy()
+        is_other[end : _recovered(deviations, end, 0.5 * limit)] = False
+        others = deviations[begin_at:][is_other[begin_at:]]
         # The other stretches count as noise of the run, except for a few that may be spikes too.
         peaks = sorted(float(deviations[low:high].max()) for low, high in stretches if low != begin)
         rest = np.append(others, peaks[: max(len(peaks) - len(losses) // ONE_IN, 0)])
@@ -94,6 +97,12 @@ def spikes(losses: Floats, limit: float) -> list[Excursion]:
                 Excursion(begin, end, peak, float(levels[peak]), float(losses[peak]), float(deviations[peak]))
             )
     return excursions
+
+
+def _recovered(deviations: Floats, end: int, limit: float) -> int:
+    """Returns where the losses after a spike are usual again, at most a window of comparison later."""
+    after = np.flatnonzero(deviations[end : end + BEFORE] > limit)
+    return end + int(after[-1]) + 1 if len(after) else end
 
 
 def _expected_by_chance(others: Floats, stretch: Floats) -> float:

@@ -35,7 +35,8 @@ TAKING_S = 0.001
 """Taking a batch from a worker takes about this long."""
 
 MOSTLY = 0.5
-"""Waits for data within a pass must be less than this part of those at its start."""
+"""If waits for data within a pass are more than this part of those at its start, only the time between two
+passes counts: the rest may be a loader that is too slow."""
 
 
 class _Starts(NamedTuple):
@@ -87,12 +88,14 @@ class LoaderSettings(Detector):
         wall, starts = wall_seconds(rank), _starts(rank, loader)
         if wall is None or len(starts.gaps) < self.passes:
             return TooLittleEvidence(f"Needs at least {self.passes} passes over the data.")
-        share = min(starts.seconds / wall, 1.0)
-        measured = f"Starting workers takes {percent(share)} of the time"
-        if share < self.share:
-            return f"{measured}; threshold: {percent(self.share)}."
         if starts.within > MOSTLY * starts.seconds:
-            return f"{measured}, less than steps wait for data within a pass."
+            # A loader that is too slow delays the first batches of a pass as well.
+            starts = starts._replace(waits=np.zeros(len(starts.waits)))
+        share = min(starts.seconds / wall, 1.0)
+        if share < self.share:
+            beside = "" if starts.waits.any() else ", besides waits within a pass"
+            measured = f"Starting workers takes {percent(share)} of the time{beside}"
+            return f"{measured}; threshold: {percent(self.share)}."
         return self._finding(rank, window, loader, starts, wall)
 
     def _finding(
@@ -119,14 +122,20 @@ class LoaderSettings(Detector):
             rank=rank.rank if len(window.ranks) > 1 else None,
             evidence=(
                 Evidence("between two passes", seconds(float(starts.gaps.mean())), "evaluations left out"),
-                Evidence("wait for the first batch", seconds(float(starts.waits.mean())), "above the usual"),
+                *(
+                    (Evidence("wait for the first batch", seconds(first_wait), "above the usual"),)
+                    if (first_wait := float(starts.waits.mean()))
+                    else ()
+                ),
                 Evidence("persistent_workers", "False", f"num_workers={workers}"),
                 Evidence("passes", f"{count:,}", f"in {seconds(wall)}"),
             ),
             chart=Chart((EPOCH_GAP_SECONDS, WAIT), first, last),
             ruled_out=(
                 "Evaluations and checkpoints between passes: their time is left out.",
-                "A loader that is too slow: steps hardly wait for data within a pass.",
+                "A loader that is too slow: steps hardly wait for data within a pass."
+                if first_wait
+                else "A loader that is too slow: waits for batches are left out.",
             ),
             remedies=remedies_in(
                 window.libraries(rank.rank),

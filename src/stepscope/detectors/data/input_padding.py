@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.phase_shares import device_shares, phase_shares
+from stepscope.analysis.phase_shares import device_shares, median_shares, phase_shares
 from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import number, percent
 from stepscope.config.bounds import Range
@@ -69,6 +69,8 @@ class Padding(Detector):
         if varies and follows < MIN_FOLLOWS:
             return f"{measured}, but step time does not follow the size of batches."
         shares = device_shares(rank) or phase_shares(rank, steady=False)
+        if "forward" not in shares:
+            shares = median_shares(rank)
         if "forward" not in shares:
             return TooLittleEvidence(f"{measured}, but too few steps were timed by phase.")
         in_model = min(shares.get("forward", 0.0) + shares.get("backward", 0.0), 1.0)

@@ -32,7 +32,9 @@ MOSTLY_OTHERS, SOME_OTHERS = 0.5, 0.2
 """Other programs are the cause if they take this share of the processor time in use. The first applies where
 the threads of an operation, or the workers, are too many even without each other."""
 
-MIN_READINGS, MANY_READINGS = 4, 12
+FEW_READINGS, MIN_READINGS, MANY_READINGS = 2, 4, 12
+CLEAR = 4.0
+"""Fewer readings than the minimum are enough if each is this many times the threshold."""
 
 BUSIEST = "ps -eo pid,user,ni,pcpu,comm --sort=-pcpu | head"
 
@@ -68,7 +70,8 @@ class Oversubscribed(Detector):
         """Compares the wait with what competes for the processors."""
         shares = queued_shares(rank, window)
         load = processor_load(rank, window)
-        if len(shares) < MIN_READINGS or load is None:
+        is_clear = len(shares) >= FEW_READINGS and float(shares.min()) >= CLEAR * self.share
+        if load is None or not (is_clear or len(shares) >= MIN_READINGS):
             return TooLittleEvidence("Needs more readings of the wait, and the number of processors.")
         share = float(np.median(shares))
         measured = f"The training thread waits for a processor {percent(share)} of the time"

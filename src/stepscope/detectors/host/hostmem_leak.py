@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from stepscope.analysis.leak_finding import Readings, examine_growth
-from stepscope.analysis.memory_growth import HOST_LIMITS, PROCESS_KEYS
+from stepscope.analysis.memory_growth import HOST_LIMITS, MIN_READINGS, PROCESS_KEYS
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Remedy
 from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from stepscope.schema.finding import Finding
-    from stepscope.schema.window import RankWindow, Window
+    from stepscope.schema.window import MachineFigures, RankWindow, Window
 
 IN_THE_LOOP = (
     Remedy(
@@ -69,29 +69,34 @@ class HostMemoryLeak(Detector):
 
 def _readings(rank: RankWindow, window: Window) -> Iterator[Readings]:
     begin = _first_step_time(rank)
-    processes: set[tuple[str, int | None, str]] = set()
+    for figures in _one_for_each_process(window, begin):
+        is_worker = bool(figures.device)
+        # Memory that the set-up takes before the first step is not a leak.
+        inside = figures.times >= begin
+        yield Readings(
+            figures,
+            figures.times[inside],
+            figures.values[inside],
+            None,
+            f"Memory of {figures.device}" if is_worker else "Process memory",
+            {
+                name: min(float(total.values[-1]) for total in totals)
+                for name in HOST_LIMITS
+                if (totals := window.figures(name, figures.host))
+            },
+            IN_A_WORKER if is_worker else IN_THE_LOOP,
+        )
+
+
+def _one_for_each_process(window: Window, begin: float) -> Collection[MachineFigures]:
+    """Returns the memory of each process: its own, or that with what it shares, which is read more often."""
+    chosen: dict[tuple[str, int | None, str], MachineFigures] = {}
     for key in PROCESS_KEYS:
-        for figures in window.machine:
+        for figures in (figures for figures in window.machine if figures.key == key):
             process = (figures.host, figures.rank, figures.device)
-            if figures.key != key or process in processes:
-                continue
-            processes.add(process)
-            is_worker = bool(figures.device)
-            # Memory that the set-up takes before the first step is not a leak.
-            inside = figures.times >= begin
-            yield Readings(
-                figures,
-                figures.times[inside],
-                figures.values[inside],
-                None,
-                f"Memory of {figures.device}" if is_worker else "Process memory",
-                {
-                    name: min(float(total.values[-1]) for total in totals)
-                    for name in HOST_LIMITS
-                    if (totals := window.figures(name, figures.host))
-                },
-                IN_A_WORKER if is_worker else IN_THE_LOOP,
-            )
+            if process not in chosen or int((chosen[process].times >= begin).sum()) < MIN_READINGS:
+                chosen[process] = figures
+    return chosen.values()
 
 
 def _first_step_time(rank: RankWindow) -> float:

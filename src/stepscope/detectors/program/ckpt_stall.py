@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 
 from stepscope.analysis.large_shares import wall_seconds
+from stepscope.analysis.phase_shares import recorded, seconds_within
 from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import percent, round_up, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector, TooLittleEvidence
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy
-from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.schema.keys import STEP_SECONDS, gap_key, phase_key
 
 if TYPE_CHECKING:
-    from stepscope.schema.window import Flags, RankWindow, Window
+    from stepscope.schema.window import Flags, Floats, RankWindow, Window
 
 SAVING = phase_key("checkpoint")
 MINUTE_S = 60.0
+
+OTHER_PAUSES = ("compile/seconds", "gc/pause_seconds")
+MIN_OTHERS = 10
+"""Steps that save are compared with at least this many that do not."""
+
 COSTLY = 0.1
 """Checkpoints that take this share of the time are a warning. Less is a notice: they also buy safety."""
 
@@ -40,6 +46,9 @@ class CheckpointStall(Detector):
     title: ClassVar[str] = "The training waits for its checkpoints"
     sentence: ClassVar[str] = "several checkpoints together take a share of the time"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((SAVING,), (STEP_SECONDS,))
+    reads: ClassVar[tuple[str, ...]] = (
+        gap_key("checkpoint"), phase_key("eval"), gap_key("eval"), *OTHER_PAUSES,
+    )  # fmt: skip
     min_steps: ClassVar[int] = 0
     in_steady_state: ClassVar[bool] = False
     is_optional: ClassVar[bool] = True
@@ -73,14 +82,15 @@ class CheckpointStall(Detector):
         return self._finding(rank, window, chosen, min(share, 1.0), wall)
 
     def _finding(self, rank: RankWindow, window: Window, chosen: Flags, share: float, wall: float) -> Finding:
-        took, at = rank.columns[SAVING].values[chosen], rank.steps[chosen]
+        took, at = _costs(rank, chosen), rank.steps[chosen]
+        rest = float(np.mean(took - rank.columns[SAVING].values[chosen]))
         each, between = float(np.mean(took)), max(int(np.median(np.diff(at))), 1)
         step_s = wall * (1 - share) / len(rank.steps)
         (usual,) = rank.aligned(STEP_SECONDS, steady=False)
         interval_s = math.sqrt(2 * each * 86400 / self.failures_in_a_day)
         rarer = max(round_up(interval_s / max(step_s, 1e-6)), between)
-        rest = share * between / rarer
-        likely = share - rest / (1 - share + rest)
+        still = share * between / rarer
+        likely = share - still / (1 - share + still)
         first, last = int(rank.steps[0]), int(rank.steps[-1])
         return Finding(
             id=self.id,
@@ -99,6 +109,7 @@ class CheckpointStall(Detector):
             evidence=(
                 Evidence("checkpoints", percent(share), f"{seconds(float(took.sum()))} of {seconds(wall)}"),
                 Evidence("one checkpoint", seconds(each), f"a step takes {seconds(float(np.median(usual)))}"),
+                *((Evidence("after the save", seconds(rest), "of that, in the same step"),) if rest else ()),
                 Evidence("steps between checkpoints", f"{between:,}", seconds(between * step_s)),
             ),
             chart=Chart((SAVING, STEP_SECONDS), first, last),
@@ -118,9 +129,10 @@ class CheckpointStall(Detector):
             ),
             tries=(f"save once in {rarer:,} steps", "write checkpoints in another thread"),
             estimate=Estimate(0.5 * likely, likely, share, "the time of the run"),
-            how="The time in `torch.save`, summed and divided by the time since the first of the examined "
-            "steps. The advised interval is the square root of twice the time of a checkpoint multiplied by "
-            "the time between two failures (Young).",
+            how="The time in `torch.save`, and what its steps take longer than others besides, such as "
+            "waiting for the disk, divided by the time since the first of the examined steps. The advised "
+            "interval is the square root of twice the time of a checkpoint multiplied by the time between "
+            "two failures (Young).",
         )
 
     def _interval(self, interval_s: float) -> str:
@@ -133,8 +145,28 @@ def _share(rank: RankWindow, chosen: Flags, wall: float) -> float:
 
     A window of steps that begins and ends with a checkpoint has one more of them than intervals.
     """
-    took, ends = rank.columns[SAVING].values[chosen], rank.times[chosen]
+    took, ends = _costs(rank, chosen), rank.times[chosen]
     shares = [float(took.sum()) / wall]
     if len(took) > 1 and ends[-1] > ends[0]:
         shares.append(float(took[1:].sum()) / float(ends[-1] - ends[0]))
     return min(shares)
+
+
+def _costs(rank: RankWindow, chosen: Flags) -> Floats:
+    """Returns the seconds of each checkpoint, with what its step usually takes longer besides.
+
+    What follows a save in the same step, such as waiting for the disk, is not timed by itself.
+    """
+    took = rank.columns[SAVING].values[chosen]
+    timed = rank.where(STEP_SECONDS, steady=False)
+    usual = rank.columns[STEP_SECONDS].values[timed & ~chosen]
+    within = timed & chosen
+    if len(usual) < MIN_OTHERS or not within.any():
+        return took
+    known = seconds_within(rank, "checkpoint") + seconds_within(rank, "eval")
+    known += sum(recorded(rank, key) for key in OTHER_PAUSES)
+    rest = rank.columns[STEP_SECONDS].values[within] - known[within]
+    longer = float(np.median(rest)) - float(np.median(usual))
+    if longer <= float(np.quantile(usual, 0.9)) - float(np.median(usual)):
+        return took
+    return took + np.where(within[chosen], longer, 0.0)

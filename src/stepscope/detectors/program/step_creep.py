@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from stepscope.analysis.robust import block_edges, block_medians
-from stepscope.analysis.trends import Trend, is_line, trend_of
+from stepscope.analysis.trends import Trend, is_line, rise_of, trend_of
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
@@ -29,6 +29,10 @@ with the square of a length) and at least the second value."""
 
 UNKNOWN_WORK = 0.049
 """If the batch size is unknown the severity is notice at most: steps may have more work to do."""
+
+FIRST_STEPS, MIN_SAMPLES, NEARLY_ALWAYS = 20, 8, 0.85
+"""A phase rises nearly always if, of all pairs of its samples after the first steps, the later one is greater
+so much more often than the earlier one (Kendall's tau). Three levels with jumps between them reach 0.75."""
 
 MAX_BLOCKS = 48
 MIN_BLOCKS = 8
@@ -104,7 +108,7 @@ class StepCreep(Detector):
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
         """Checks the newest steps, then the whole segment."""
-        trend = self._slowdown(*_blocks(rank, STEP_SECONDS))
+        trend = self._slowdown(*_blocks(rank, STEP_SECONDS), rank)
         if isinstance(trend, str) and STEP_SECONDS in rank.course:
             whole_segment = self._slowdown(*_course_means(rank.course[STEP_SECONDS]))
             trend = trend if isinstance(whole_segment, str) else whole_segment
@@ -114,7 +118,7 @@ class StepCreep(Detector):
             return "Steps take longer because batches grow."
         return self._finding(rank, window, trend)
 
-    def _slowdown(self, x: Floats, y: Floats) -> Trend | str:
+    def _slowdown(self, x: Floats, y: Floats, rank: RankWindow | None = None) -> Trend | str:
         """Returns the line through step times that slow down, or a sentence that says why they do not."""
         trend = trend_of(x, y, self.certainty) if len(x) >= MIN_BLOCKS else None
         if trend is None or trend.slope.low <= 0:
@@ -124,7 +128,9 @@ class StepCreep(Detector):
             return "Step time varies as much as it grows."
         if trend.growth < self.growth or grown < self.least_seconds:
             return f"Step time grows by {percent(trend.growth)}; threshold: {percent(self.growth)}."
-        if not is_line(x, y) or not _rises_all_along(y):
+        is_steady = is_line(x, y) and _rises_all_along(y)
+        # The speed of the processor may change in jumps while one phase becomes longer all along.
+        if not is_steady and not any(growth.seconds >= 0.5 * grown for growth in _rising(rank)):
             return "Step time rose in jumps, not steadily."
         return trend
 
@@ -147,7 +153,7 @@ class StepCreep(Detector):
         times = rank.times[chosen]
         first, last = round(whole.begin), int(rank.steps[chosen][-1])
         grown, per_thousand = whole.end - whole.start, whole.slope.times(1000)
-        growths = self._growths(rank)
+        growths = self._growths(rank) or _rising(rank)
         phase = growths[0].phase if growths and growths[0].seconds >= 0.3 * grown else None
         # On average, a step of the window takes half of the total growth longer.
         lost = 0.5 * grown / (whole.start + 0.5 * grown)
@@ -191,6 +197,23 @@ class StepCreep(Detector):
             how="Theil-Sen line through the medians of blocks of steps, or through means since the start of "
             "the segment: the median of the slopes between all pairs, with a rank-based interval.",
         )
+
+
+def _rising(rank: RankWindow | None) -> list[_Growth]:
+    """Returns phases whose sampled times rise nearly without exception, the largest growth first."""
+    growths = []
+    for phase, key in zip(PHASES, PHASE_KEYS, strict=True):
+        if rank is None or key not in rank.columns:
+            continue
+        chosen = rank.where(key)
+        chosen[:FIRST_STEPS] = False
+        x, y = rank.steps[chosen].astype(np.float64), rank.columns[key].values[chosen]
+        if not MIN_SAMPLES <= len(x) <= MAX_BLOCKS:
+            x, y = _blocks(rank, key)
+        trend = trend_of(x, y) if len(x) >= MIN_SAMPLES else None
+        if trend is not None and rise_of(y) >= NEARLY_ALWAYS:
+            growths.append(_Growth(phase, trend.end - trend.start, trend))
+    return sorted(growths, key=lambda growth: -growth.seconds)
 
 
 def _blocks(rank: RankWindow, key: str) -> tuple[Floats, Floats]:

@@ -9,6 +9,14 @@ import numpy as np
 
 from stepscope.analysis.large_shares import wall_seconds
 from stepscope.analysis.loader_plan import LoaderPlan, loader_of
+from stepscope.analysis.phase_shares import recorded, seconds_within
+from stepscope.analysis.processor_load import (
+    GPU_BUSY,
+    GPU_MEMORY,
+    LOAD_EVENTS,
+    LOAD_KEYS,
+    waiting_share,
+)
 from stepscope.analysis.remedies import loader_remedies, loader_tries, remedies_in
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, spread
 from stepscope.analysis.wording import percent, seconds
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from stepscope.schema.window import Flags, Floats, Ints, RankWindow, Window
 
 DATA, CHECKPOINT, PAUSE = phase_key("data"), phase_key("checkpoint"), "gc/pause_seconds"
-GPU_MEMORY, GPU_BUSY, DEVICE_STEP = "gpu/process_memory_bytes", "gpu/utilization_ratio", device_key("step")
+DEVICE_STEP = device_key("step")
 MINUTE_S = 60.0
 
 SEPARATE = 6.0
@@ -39,6 +47,9 @@ NEIGHBOURS = 50
 MORE_WORK, FOLLOWS = 1.3, 0.7
 """Slow steps are explained by batches larger by this factor; or, where their sizes are unknown, by this
 correlation of batch size and step time."""
+
+CONTENTION = 0.5
+"""Slow steps at odd times are explained by waits for a processor that take this part of their time."""
 
 WAITS_OFTEN = 0.05
 """Steps that wait for data for this share of the time in most blocks are reported as that."""
@@ -84,14 +95,20 @@ class _SlowSteps(NamedTuple):
     usual: Floats
     known: Floats
     """Seconds of checkpoints and garbage collection, which are left out: other detectors report them."""
+    steps: Ints
+    """The numbers of the slow steps."""
     starts: Ints
-    """The steps at which slow ones begin; neighbours count as one."""
+    """Those at which slow ones begin; neighbours count as one."""
     total: float
     """Seconds of all steady steps."""
 
     @property
     def share(self) -> float:
         return float(self.excess.sum()) / self.total
+
+    @property
+    def interval(self) -> int | None:
+        return _interval(self.steps, self.excess[self.is_slow])
 
 
 @dataclass(frozen=True)
@@ -102,14 +119,14 @@ class StepOutliers(Detector):
     title: ClassVar[str] = "A few slow steps take much of the time"
     sentence: ClassVar[str] = (
         "steps that take more than twice the median, beyond its noise, lose a share of step time together, "
-        "without checkpoints and garbage collection, and not because of larger batches"
+        "without checkpoints and garbage collection, and not because of larger batches or a busy processor"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((STEP_SECONDS,),)
     reads: ClassVar[tuple[str, ...]] = (
         *map(phase_key, PHASES), gap_key("checkpoint"), gap_key("eval"), PAUSE, *BATCH_SIZES, DEVICE_STEP,
-        GPU_MEMORY, GPU_BUSY,
+        *LOAD_KEYS,
     )  # fmt: skip
-    events: ClassVar[tuple[str, ...]] = ("loader",)
+    events: ClassVar[tuple[str, ...]] = LOAD_EVENTS
     min_steps: ClassVar[int] = 100
 
     share: Annotated[float, Range(0.01, 1)] = 0.05
@@ -142,7 +159,7 @@ class StepOutliers(Detector):
         if share < least:
             return f"{slow_steps} cost {percent(slow.share)} of step time, but the GPU was busy meanwhile."
         phase, part = _phase(rank, slow)
-        reason = _reason(rank, slow, phase)
+        reason = _reason(rank, window, slow, phase)
         return (
             f"{slow_steps} {reason}." if reason else self._finding(rank, window, slow, share, (phase, part))
         )
@@ -150,7 +167,7 @@ class StepOutliers(Detector):
     def _slow_steps(self, rank: RankWindow) -> _SlowSteps:
         chosen = rank.where(STEP_SECONDS)
         taken, steps = rank.columns[STEP_SECONDS].values[chosen], rank.steps[chosen]
-        known = np.minimum(_inside(rank, "checkpoint")[chosen] + _recorded(rank, PAUSE)[chosen], taken)
+        known = np.minimum(seconds_within(rank, "checkpoint")[chosen] + recorded(rank, PAUSE)[chosen], taken)
         net = taken - known
         edges = block_edges(len(net), len(net), NEIGHBOURS)
         around = np.repeat(block_medians(net, edges), np.diff(edges))
@@ -159,9 +176,11 @@ class StepOutliers(Detector):
         usual = np.maximum(usual, np.finfo(np.float64).tiny)
         limit = max(self.ratio, 1 + SEPARATE * float(spread(net / usual)))
         is_slow = net > np.maximum(limit * usual, usual + MIN_EXCESS_S)
+        # What else happens in a step that saves, such as waiting for the disk, counts as its checkpoint.
+        is_slow &= seconds_within(rank, "checkpoint")[chosen] <= 0
         begins = is_slow & ~np.r_[False, is_slow[:-1]]
         excess = np.where(is_slow, net - usual, 0.0)
-        return _SlowSteps(is_slow, excess, usual, known, steps[begins], float(taken.sum()))
+        return _SlowSteps(is_slow, excess, usual, known, steps[is_slow], steps[begins], float(taken.sum()))
 
     def _finding(
         self,
@@ -174,7 +193,7 @@ class StepOutliers(Detector):
         phase, part = cause
         chosen = rank.where(STEP_SECONDS)
         steps, times = rank.steps[chosen][slow.is_slow], rank.times[chosen][slow.is_slow]
-        count, interval = len(steps), _interval(steps, slow.excess[slow.is_slow])
+        count, interval = len(steps), slow.interval
         each = float(slow.excess.sum()) / count
         is_known = rank.first_of(BATCH_SIZES) is not None
         # In a backward pass, a rank also waits for a slow step of another one.
@@ -204,7 +223,7 @@ class StepOutliers(Detector):
             ),
             ruled_out=(
                 "The warm-up and compilation: their steps are left out.",
-                "Checkpoints and garbage collection: their time is left out.",
+                "Checkpoints and garbage collection: steps that save, and collections, are left out.",
                 "A change of speed: each step is compared with those around it.",
                 *(("Larger batches: step time does not follow their size.",) if is_known else ()),
             ),
@@ -231,18 +250,6 @@ def _evidence(slow: _SlowSteps, interval: int | None, phase: str | None, part: f
     return tuple(evidence)
 
 
-def _recorded(rank: RankWindow, key: str) -> Floats:
-    """Returns the values of a key, 0 where it was not recorded."""
-    column = rank.columns.get(key)
-    return np.zeros(len(rank.steps)) if column is None else np.where(column.finite, column.values, 0.0)
-
-
-def _inside(rank: RankWindow, phase: str) -> Floats:
-    """Returns the seconds of a phase within steps; those between two steps are recorded with it."""
-    within = _recorded(rank, phase_key(phase)) - _recorded(rank, gap_key(phase))
-    return np.maximum(within, 0.0)
-
-
 def _phase(rank: RankWindow, slow: _SlowSteps) -> tuple[str | None, float]:
     """Returns the phase with most of the excess, and its part; None where no phase has half of it."""
     chosen = rank.where(STEP_SECONDS)
@@ -252,7 +259,7 @@ def _phase(rank: RankWindow, slow: _SlowSteps) -> tuple[str | None, float]:
         if name == "checkpoint" or key not in rank.columns:
             continue
         is_timed = rank.columns[key].finite[chosen]
-        values, timed_slow = _inside(rank, name)[chosen], is_timed & slow.is_slow
+        values, timed_slow = seconds_within(rank, name)[chosen], is_timed & slow.is_slow
         longer, usual = float(slow.excess[timed_slow].sum()), values[is_timed & ~slow.is_slow]
         if timed_slow.sum() >= 3 and longer > 0 and len(usual):
             parts.append((float((values[timed_slow] - np.median(usual)).sum()) / longer, name))
@@ -272,10 +279,16 @@ def _interval(steps: Ints, excess: Floats) -> int | None:
     return round(usual) if is_regular else None
 
 
-def _reason(rank: RankWindow, slow: _SlowSteps, phase: str | None) -> str:
+def _reason(rank: RankWindow, window: Window, slow: _SlowSteps, phase: str | None) -> str:
     """Returns what explains slow steps and is no finding of its own; empty if nothing does."""
     if _have_more_work(rank, slow):
         return "have larger batches"
+    waiting = waiting_share(rank, window)
+    if waiting >= CONTENTION * slow.share and slow.interval is None:
+        return (
+            f"cost {percent(slow.share)} of step time at odd times, and the training thread waits for a "
+            f"processor {percent(waiting)} of the time"
+        )
     return "wait for data, as most steps do" if phase == "data" and _waits_often(rank) else ""
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from stepscope.analysis.remedies import remedies_in
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector, TooLittleEvidence
-from stepscope.schema.finding import Chart, Estimate, Evidence, Finding
+from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, severity_of
 from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
@@ -20,8 +22,12 @@ if TYPE_CHECKING:
 SETUP_EVENT, GPU_MEMORY = "census", "gpu/process_memory_bytes"
 UNUSED = "find_unused_parameters"
 
-COST_OF_SEARCH = Estimate(0.0, 0.02, 0.1)
-"""The search goes through the graph in each step, on the host: it matters to models of many small layers."""
+COST_OF_SEARCH_S, MOST_OF_SEARCH = 0.0005, 5.0
+"""The search goes through the graph in each step, and ranks exchange which parameters were used. That takes
+about this long, and several times that for models of many layers: it matters to short steps."""
+
+MOST_SHARE, UNMEASURED = 0.2, 0.049
+"""The largest share of the step that is estimated for it; as it is not measured, it is a notice at most."""
 
 LAUNCH = "torchrun --nproc-per-node=gpu train.py      # one process for each GPU"
 
@@ -57,7 +63,7 @@ class ReplicaSettings(Detector):
     min_steps: ClassVar[int] = 1
     in_steady_state: ClassVar[bool] = False
 
-    steps: Annotated[int, Range(20)] = 200
+    steps: Annotated[int, Range(20)] = 100
     """Minimum number of steps in which all parameters have gradients."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
@@ -70,7 +76,9 @@ class ReplicaSettings(Detector):
             _data_parallel(rank, window, setups[-1], libraries)
             or _slow_backend(setups[-1], libraries)
             or (
-                _needless_search(window, setups[-1], libraries) if int(rank.steps[-1]) >= self.steps else None
+                _needless_search(rank, window, setups[-1], libraries)
+                if int(rank.steps[-1]) >= self.steps
+                else None
             )
         )
         if setting is None:
@@ -153,19 +161,23 @@ def _slow_backend(setup: Mapping[str, Any], libraries: set[str]) -> _Setting | N
     )
 
 
-def _needless_search(window: Window, setup: Mapping[str, Any], libraries: set[str]) -> _Setting | None:
+def _needless_search(
+    rank: RankWindow, window: Window, setup: Mapping[str, Any], libraries: set[str]
+) -> _Setting | None:
     setups = [_replicas(event.fields) for event in window.events_of(SETUP_EVENT)]
     counts = [replicas["unused_bytes"] for replicas in setups if "unused_bytes" in replicas]
     is_on = any(UNUSED in str(name) for name in setup.get("wrappers", ()))
     if not is_on or not counts or any(counts):
         return None
+    (taken,) = rank.aligned(STEP_SECONDS, steady=False)
+    share = min(COST_OF_SEARCH_S / max(float(np.median(taken)), COST_OF_SEARCH_S), MOST_SHARE)
     return _Setting(
         UNUSED,
         "True",
         "`find_unused_parameters` is on, but all parameters have gradients.",
         "In each step, the graph is searched for parameters without a gradient. A model that leaves some out "
         "only in a few steps needs that; others do not.",
-        "info",
+        severity_of(min(share, UNMEASURED)),
         remedies_in(
             libraries,
             "Leave it out, if no step skips a part of the model.",
@@ -176,7 +188,7 @@ def _needless_search(window: Window, setup: Mapping[str, Any], libraries: set[st
             },
         ),
         "find_unused_parameters=False",
-        COST_OF_SEARCH,
+        Estimate(0.0, share, min(MOST_OF_SEARCH * share, 1.0)),
     )
 
 
