@@ -28,6 +28,7 @@ SETUP = (
         "optimizers": [{"name": "AdamW", "groups": 1, "fused": None, "foreach": None, "capturable": False}],
         "trainable_tensors": 60,
         "not_updated": {"tensors": 0, "parameters": 0, "names": []},
+        "cut_off": {"layers": 0, "parameters": 0, "names": []},
         "mode": {"training": True},
     },
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.detectors.on_gpu import alarming, diagnosed, finding_of, on_gpu, readings, why_not
+from tests.detectors.simulated import diagnose, going_well
 
 TOTAL = 150_754_820_096
 GIB = 2.0**30
@@ -236,3 +237,13 @@ def test_memory_that_is_not_kept_at_each_step_is_no_retention(tmp_path, memory):
     diagnosis = diagnosed(tmp_path, keeping(**memory))
     assert diagnosis.findings == ()
     assert "mem.retention" not in diagnosis.checks.not_run
+
+
+def test_losses_that_still_exist_are_reported_without_a_gpu(tmp_path):
+    run = going_well(1, 600)
+    run["losses/kept_ratio"] = np.where(np.arange(600) % 50 == 40, 1.0, np.nan)
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.severity) == ("mem.retention", "notice")
+    assert "loss.detach()" in finding.remedies[0].code
+    run["losses/kept_ratio"] = np.where(np.arange(600) % 50 == 40, 0.5, np.nan)
+    assert diagnose(tmp_path, run).findings == ()

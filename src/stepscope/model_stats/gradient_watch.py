@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 UPDATE_RATIO = "update_ratio"
 SAMPLED = "gradient_sampled_ratio"
 CLIP_LIMIT = "gradient_clip_limit"
+DENORMAL_RATIO = "weight_denormal_ratio"
 
 GRADIENT_SHARE, TOTAL_SHARE, UPDATE_SHARE = 0.6, 0.2, 0.2
 """Shares of the budget for gradient samples, for norms that clipping has computed, and for weight updates."""
@@ -281,9 +282,11 @@ class GradientWatch:
         names = updates.names if self._with_layers else ()
         recorded = 1 + len(names)
         keys = [*keys_of(UPDATE_RATIO, names), *keys_of(WEIGHT_NORM, names)]
-        self._sink.record_tensor(
-            keys, self._torch.cat([updates.ratios[:recorded], updates.weights[:recorded]])
-        )
+        values = [updates.ratios[:recorded], updates.weights[:recorded]]
+        if updates.denormals is not None:
+            keys.append(DENORMAL_RATIO)
+            values.append(updates.denormals[None].to(values[0]))
+        self._sink.record_tensor(keys, self._torch.cat(values))
         self._sink.read(
             updates.weights,
             lambda norms: self._verdicts.weights(

@@ -27,6 +27,9 @@ class Updates:
     weights: Any
     """The norm of the weights: in total, then for each layer."""
 
+    denormals: Any
+    """The share of the weights on processors that are denormal, as a tensor; None if none are there."""
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -56,7 +59,21 @@ class WeightSample:
         # A weight that changed is non-zero before or after, so this never divides by zero.
         largest = self._torch.maximum(before.values, after.values)
         ratios = change.values / largest.clamp_min(self._torch.finfo(largest.dtype).tiny)
-        return Updates(change.names, self._without_count(ratios), self._without_count(after.values))
+        return Updates(
+            change.names,
+            self._without_count(ratios),
+            self._without_count(after.values),
+            self._denormal_share(now),
+        )
+
+    def _denormal_share(self, groups: list[_Group]) -> Any:
+        """Numbers so small that a processor computes with them in microcode; GPUs do not mind them."""
+        torch, elements = self._torch, [group.elements for group in groups]
+        parts = [part.abs() for part in elements if part.device.type == "cpu"]
+        if not parts:
+            return None
+        small = sum(((part > 0) & (part < torch.finfo(part.dtype).tiny)).sum() for part in parts)
+        return small / sum(part.numel() for part in parts)
 
     def _sampled(self) -> list[_Group]:
         """Copies the sample, with one call for each device and type."""

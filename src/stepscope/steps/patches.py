@@ -70,7 +70,7 @@ def unfollow(phase_timer: PhaseTimer) -> None:
 
 
 def _install_phases(torch: ModuleType) -> None:
-    install(_frequent, torch.autograd, "backward", lambda original: _phased(original, BACKWARD))
+    install(_frequent, torch.autograd, "backward", _differentiating)
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
     install(_frequent, iterators, "__next__", lambda original: _phased(original, DATA))
     if torch.cuda.is_available():
@@ -126,6 +126,21 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
             phase_timer.enter(before)
 
     return call
+
+
+def _differentiating(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps `torch.autograd.backward`, so that the timer is told what each backward pass begins with."""
+    phased = _phased(original, BACKWARD)
+
+    @passes_through
+    @functools.wraps(original)
+    def backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
+        phase_timer = _phase_timers.get(threading.get_ident())
+        if phase_timer is not None:
+            phase_timer.on_backward(tensors)
+        return phased(tensors, *arguments, **options)
+
+    return backward
 
 
 def _scaled(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,6 +82,8 @@ class PhaseTimer:
         """The GPU's clock, if this step is also timed on the GPU."""
         self.on_skipped_step: Callable[[Any], None] = lambda _: None
         """Called with an optimizer whose step a loss scaler has skipped because of an overflow."""
+        self.on_backward: Callable[[Any], None] = lambda _: None
+        """Called with what a backward pass begins with, in steps that are timed phase by phase."""
 
     def left_ns(self, phase: int) -> int:
         """When a phase last ended; 0 if never."""

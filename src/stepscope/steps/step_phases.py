@@ -14,6 +14,7 @@ from stepscope.steps.compiled_code import exclude_from_compilation, never_compil
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import CurrentBatch
+from stepscope.steps.evidence.kept_losses import KeptLosses
 from stepscope.steps.evidence.model_state import ModelState
 from stepscope.steps.evidence.observers import Observers
 from stepscope.steps.evidence.sampled_probes import training_probes
@@ -77,9 +78,8 @@ class StepPhases:
         """Finds evaluations by the mode of the models."""
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
-        self._passes = 0
         self._boundaries = PassBoundaries(self.phase_timer, self._writer)
-        self._is_timed_later, self._attaching_ns = False, 0
+        self._passes, self._is_timed_later, self._attaching_ns = 0, False, 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
             self._device = DeviceClock(torch, record, guard, overhead)
@@ -90,13 +90,13 @@ class StepPhases:
         self._probes, self._loader_queue, self._phases.training_setup = training_probes(
             torch, self.watched_objects, record_event, guard, self._on_change, overhead.now_ns
         )
-        model_state = ModelState(self.watched_objects, self.optimizers, self._phases.training_setup)
+        model_state = ModelState(self.watched_objects, self.optimizers, self._phases.training_setup, guard)
         self._probes.add(model_state)
+        self._probes.add(KeptLosses(self.phase_timer))
         self.mode.on_eval = model_state.follow_modes
         timer = self._timer
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
-        timer.first_step = timer.step
-        self._planned = timer.left
+        timer.first_step, self._planned = timer.step, timer.left
         self.observe(self._probes)
         patches.follow(self.phase_timer, torch)
 

@@ -1,4 +1,4 @@
-"""Detects tensors on a GPU that are kept at every step, by growth that is the same each time."""
+"""Detects tensors that are kept at every step: losses that still exist, or memory that grows evenly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from stepscope.schema.finding import Severity
     from stepscope.schema.window import Floats, RankWindow, Window
 
-MIN_READINGS = 8
+KEPT = "losses/kept_ratio"
+MIN_READINGS, MIN_CHECKS = 8, 3
 TOLERANCE = 0.01
 """Growth per step is the same if it differs from the median by at most this share of it."""
 
@@ -57,17 +58,20 @@ class Retention(Detector):
     """Compares the memory of tensors between readings at the ends of steps."""
 
     id: ClassVar[str] = "mem.retention"
-    title: ClassVar[str] = "Each step keeps tensors on the GPU"
+    title: ClassVar[str] = "Each step keeps tensors"
     sentence: ClassVar[str] = (
-        "the memory of tensors at the end of a step grows by the same number of bytes in every step, and "
-        "never falls"
+        "losses of earlier steps still exist with their graphs; or the memory of tensors on a GPU grows by "
+        "the same number of bytes in every step, and never falls"
     )
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = ((ALLOCATED,),)
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = ((ALLOCATED, KEPT),)
     reads: ClassVar[tuple[str, ...]] = tuple(DEVICE_LIMITS)
     events: ClassVar[tuple[str, ...]] = (SETUP_EVENT,)
-    min_steps: ClassVar[int] = MIN_READINGS
+    min_steps: ClassVar[int] = MIN_CHECKS
     is_optional: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("mem.leak",)
+
+    kept: Annotated[float, Range(0.5, 1)] = 0.95
+    """Minimum share of the losses of earlier steps that still exist, in every check."""
 
     least_bytes: Annotated[float, Range(0)] = 64 * 2.0**10
     """Minimum growth in a step, in bytes."""
@@ -76,8 +80,15 @@ class Retention(Detector):
     """Minimum share of the pairs of readings with the same growth per step."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
-        """Compares the growth between readings, then computes when the memory will be full."""
-        chosen = rank.where(ALLOCATED)
+        """Looks at earlier losses, then compares the growth between readings of a GPU's memory."""
+        kept = rank.aligned(KEPT)[0] if KEPT in rank.columns else np.empty(0)
+        if len(kept) >= MIN_CHECKS and float(kept.min()) >= self.kept:
+            return self._with_losses(rank, window, kept)
+        chosen = rank.where(ALLOCATED) if ALLOCATED in rank.columns else np.zeros(len(rank.steps), bool)
+        if chosen.sum() < MIN_READINGS:
+            return (
+                "Losses of earlier steps are freed." if len(kept) else TooLittleEvidence("Too few readings.")
+            )
         growth = _growth(rank.steps[chosen], rank.times[chosen], rank.columns[ALLOCATED].values[chosen])
         measured = f"Tensors take {size(growth.per_step)} more in a median step"
         if growth.per_step < self.least_bytes:
@@ -88,6 +99,33 @@ class Retention(Detector):
         if capacity is None:
             return TooLittleEvidence("Needs the size of the GPU's memory.")
         return self._finding(rank, window, growth, capacity)
+
+    def _with_losses(self, rank: RankWindow, window: Window, kept: Floats) -> Finding:
+        chosen = rank.where(KEPT)
+        steps, times = rank.steps[chosen], rank.times[chosen]
+        return Finding(
+            id=self.id,
+            title=self.title,
+            headline="The losses of earlier steps still exist with their graphs: "
+            f"{percent(float(kept.min()))} of those that were followed, up to step {int(steps[-1]):,}.",
+            detail="Something keeps the loss of every step, such as a list or a sum, and with it the graph "
+            "of its step. Memory grows until it is full, and steps become slower.",
+            severity="notice",
+            confidence=0.9,
+            first_step=int(steps[0]),
+            last_step=int(steps[-1]),
+            first_time=float(times[0]),
+            last_time=float(times[-1]),
+            rank=rank.rank if len(window.ranks) > 1 else None,
+            evidence=(
+                Evidence("kept losses", percent(float(kept[-1])), f"in the newest of {len(kept):,} checks"),
+            ),
+            chart=Chart((KEPT,), int(steps[0]), int(steps[-1])),
+            ruled_out=("Losses that are averaged over a few steps: these are older.",),
+            remedies=ADVICE[:1],
+            tries=("keep loss.detach() or loss.item()",),
+            how="Some losses, all along the run, are followed with weak references.",
+        )
 
     def _finding(self, rank: RankWindow, window: Window, growth: _Growth, capacity: float) -> Finding:
         chosen = rank.where(ALLOCATED)

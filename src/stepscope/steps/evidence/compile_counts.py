@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
 MAX_REASONS = 20
@@ -151,3 +152,21 @@ def _grown(now: float, before: float) -> float:
 def _place(record: Any) -> str | None:
     filename = getattr(record, "co_filename", None)
     return None if filename is None else f"{Path(filename).name}:{record.co_firstlineno}"
+
+
+def unused_compilation(models: Sequence[Any]) -> str:
+    """Returns the class of a watched model that was compiled and whose compiled form has never run; else "".
+
+    Asked after some steps. The compiled form of a model is another object, so it is searched for, but only in
+    programs that have prepared a compilation and compiled nothing.
+    """
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    backends = getattr(dynamo, "cached_backends", {})
+    if counters.get("frames") or not any(callable(backend) for backend in backends.values()):
+        return ""
+    watched = {id(model): type(model).__name__ for model in models}
+    for candidate in gc.get_objects():
+        if type(candidate) is dynamo.OptimizedModule and id(candidate._orig_mod) in watched:  # type: ignore[union-attr]  # noqa: SLF001 - it has no public name
+            return watched[id(candidate._orig_mod)]  # noqa: SLF001 - as above
+    return ""

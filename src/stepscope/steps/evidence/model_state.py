@@ -9,10 +9,13 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.model_stats.layers import plain_paths
+from stepscope.steps.evidence.compile_counts import unused_compilation
+from stepscope.steps.evidence.gradient_flow import GradientFlow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from stepscope.guard import Guard
     from stepscope.steps.evidence.training_setup import TrainingSetup
     from stepscope.steps.memory.out_of_memory import WatchedObjects
     from stepscope.steps.optimizer_steps import OptimizerSteps
@@ -53,8 +56,10 @@ class ModelState:
         watched_objects: WatchedObjects,
         optimizer_steps: OptimizerSteps,
         setup: TrainingSetup,
+        guard: Guard,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._watched_objects, self._flow = watched_objects, GradientFlow(guard)
         self._optimizer_steps, self._timer = optimizer_steps, optimizer_steps.timer
         self._setup, self._now = setup, now
         self._updates = ParameterUpdates(watched_objects)
@@ -85,6 +90,7 @@ class ModelState:
 
     def close(self) -> None:
         """Removes the listener."""
+        self._flow.close()
         if self._listener is not None:
             self._listener.remove()
             self._listener = None
@@ -92,6 +98,7 @@ class ModelState:
     def _begin_check(self) -> None:
         self._due_at = self._now() + INTERVAL_S
         self._updates.forget()
+        self._flow.close()
         self._modes.forget_optimizers()
         self._check_at = self._timer.steps_made + CHECK_STEPS
         self._listen(CHECK_STEPS)
@@ -112,6 +119,7 @@ class ModelState:
         made = self._timer.steps_made
         facts = self._modes.follow(optimizer)
         self._updates.add(optimizer)
+        self._flow.follow(optimizer)
         if self._check_at is not None and made >= self._check_at:
             facts |= self._check(made)
         if facts:
@@ -122,11 +130,15 @@ class ModelState:
     def _check(self, made: int) -> dict[str, Any]:
         if not self._updates.has_begun:
             self._updates.begin()
+            for model in self._updates.trained_models():
+                self._flow.begin(model, _ids(self._updates.known_optimizers()))
             self._begun_at, self._check_at = made, made + CHECK_STEPS
             return {}
         self._check_at = None
         kept = self._updates.kept_gradients(made - self._begun_at)
-        return {**self._updates.result(), **kept, **self._modes.current()}
+        facts = {**self._updates.result(), **kept, **self._flow.result(), **self._modes.current()}
+        unused = unused_compilation(self._watched_objects.models)
+        return {**facts, "compiled_but_unused": unused} if unused else facts
 
 
 class _Candidate(NamedTuple):
@@ -182,7 +194,7 @@ class ParameterUpdates:
     def begin(self) -> None:
         """Reads the parameters for the first time."""
         self.has_begun, self._trainable, self._has_trained_model = True, 0, False
-        updated = _ids(self._known_optimizers())
+        updated = _ids(self.known_optimizers())
         for model in self._watched_objects.models:
             named = [pair for pair in model.named_parameters() if pair[1].requires_grad]
             self._trainable += len(named)
@@ -246,20 +258,30 @@ class ParameterUpdates:
         }
 
     def _not_updated(self) -> list[_Candidate]:
-        updated = _ids(self._known_optimizers())
+        updated = _ids(self.known_optimizers())
         return [
             candidate
             for candidate in self._candidates
             if id(candidate.parameter()) not in updated and not candidate.is_updated_elsewhere()
         ]
 
-    def _known_optimizers(self) -> list[Any]:
+    def trained_models(self) -> list[Any]:
+        """The models of which an optimizer has parameters, unless an optimizer may have copies of them."""
+        updated = _ids(self.known_optimizers())
+        return [
+            model
+            for model in self._watched_objects.models
+            if any(id(parameter) in updated for parameter in model.parameters()) and not _is_sharded(model)
+        ]
+
+    def known_optimizers(self) -> list[Any]:
+        """The optimizers that have stepped, and those that were given with a model."""
         return [*self._optimizers, *self._watched_objects.optimizers]
 
     def _elements_of_copies(self) -> int:
         """Elements of the tensors with gradients that the optimizers change and that no watched model has."""
         own = {id(tensor) for model in self._watched_objects.models for tensor in model.parameters()}
-        foreign = {id(tensor): tensor for tensor in _parameters(self._known_optimizers())}
+        foreign = {id(tensor): tensor for tensor in _parameters(self.known_optimizers())}
         return _elements(
             tensor for key, tensor in foreign.items() if key not in own and tensor.grad is not None
         )

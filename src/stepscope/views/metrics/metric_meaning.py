@@ -58,6 +58,7 @@ _SENTENCES = {
     "gradient_norm": "Norm of the gradients of all parameters.",
     "learning_rate": "Step size of the optimizer.",
     "loader/ready_batches": "Batches that were ready at the end of a step.",
+    "losses/kept_ratio": "Earlier losses that still exist with their graphs.",
     "loss": "The value that training minimizes.",
     "memory/allocated_bytes": "GPU memory held by tensors.",
     "memory/inactive_split_bytes": "GPU memory in split blocks too small to be reused.",
