@@ -56,7 +56,7 @@ CHART_QUERY_KEYS = r"CHART_QUERY = \[([^\]]*)\]"
 
 FRAME_KINDS = ("KEYS", "ROW", "EVENT", "ARRAY", "OPEN", "END", "PAD", "VOID")
 OWNERS = (layout.OF_UNKNOWN, layout.OF_STEPSCOPE, layout.OF_USER)
-NOT_METRICS = {"PHASES", "ANOTHER_TRAINING_EVENT", "CHECKS_EVENT"}
+NOT_METRICS = {"PHASES", "ANOTHER_TRAINING_EVENT", "CHECKS_EVENT", "STACKS_EVENT"}
 """Names in the module of common metric names that are something else."""
 
 

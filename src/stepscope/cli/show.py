@@ -19,7 +19,7 @@ from stepscope.cli.output.table import Column, shorten, table
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound
 from stepscope.reading import PARAMS
-from stepscope.schema.keys import CHECKS_EVENT
+from stepscope.schema.keys import CHECKS_EVENT, STACKS_EVENT
 from stepscope.views.compare.compared_config import shown
 from stepscope.views.energy.energy import energy_of
 from stepscope.views.export.run_json import SPARKS, extremes, run_details, seconds
@@ -118,7 +118,7 @@ def _page(run: Run, options: argparse.Namespace) -> Iterator[str]:
     yield from _metrics(run, options)
     yield from _machine(run, options)
     events = run.events()
-    hidden = (CONSOLE, DEVICE, PARAMS, CHECKS_EVENT)
+    hidden = (CONSOLE, DEVICE, PARAMS, CHECKS_EVENT, STACKS_EVENT)
     others = [event for event in events if event.by_user or event.kind not in hidden]
     yield from _events(others, MAX_EVENTS if options.limit is None else options.limit)
     yield from _console([event for event in events if event.kind == CONSOLE and not event.by_user])

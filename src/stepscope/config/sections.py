@@ -70,6 +70,9 @@ class Recorder(Section):
     max_overhead: Annotated[float, Range(0.0001, 1)] = 0.005
     """Share of the training's time that `watch` and `batches` may take; probes are sampled to keep to it."""
 
+    escalation: bool = True
+    """Whether cheap signs, such as a step that blocks, may ask for stack samples of the training thread."""
+
     segment_bytes: Annotated[int, Range(64 * KIB)] = 4 * MIB
     """Size of one journal file; a full one is closed and the next begun."""
 

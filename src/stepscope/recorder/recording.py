@@ -114,6 +114,11 @@ class Recording:
             self.writer, self._folder_watch.check, self._drain, ensure_agent, self._guard
         )
 
+    def sample_by(self, sample: Callable[[], float]) -> None:
+        """Has the maintenance thread call this, each time after as many seconds as it returned last."""
+        if self._maintenance is not None:
+            self._maintenance.sample = sample
+
     def _on_new_folder(self) -> None:
         """Restores the other files in a store folder that was recreated."""
         if self._role == "worker":

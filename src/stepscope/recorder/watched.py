@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.guard import shown
 from stepscope.model_stats.metric_sink import MetricSink
+from stepscope.steps.evidence.stack_sampler import StackSampler
 from stepscope.steps.loader_passes import LoaderPasses
 from stepscope.steps.memory.out_of_memory import describe_out_of_memory
 from stepscope.steps.step_phases import StepPhases
@@ -16,6 +17,7 @@ from stepscope.steps.step_writer import StepRecorder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stepscope.config.sections import Settings
     from stepscope.guard import Guard
     from stepscope.recorder.recording import Recording
     from stepscope.steps.evidence.observers import Observer
@@ -123,6 +125,8 @@ def _checked_interval(name: str, steps: Any, guard: Guard) -> int | None:
 class Recorder(StepRecorder, Protocol):
     """The monitor, as the watching code uses it."""
 
+    settings: Settings
+
     def open_recording(self) -> Recording | None:
         """The current recording."""
 
@@ -136,6 +140,15 @@ class Watched:
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder, self._guard = recorder, guard
         self.step_phases = StepPhases(recorder, guard)
+        self._stacks = StackSampler(
+            self.step_phases.sampled,
+            recorder.own_event,
+            recorder.overhead,
+            has_gpu=sys.modules["torch"].cuda.is_available(),
+        )
+        recording = recorder.open_recording()
+        if recording is not None and recorder.settings.recorder.escalation:
+            recording.sample_by(self._stacks.tick)
         self.loader_passes = LoaderPasses(
             sys.modules["torch"], self.step_phases.looks_like_training, self._begin_loader_pass
         )
@@ -189,6 +202,7 @@ class Watched:
 
     def close(self) -> None:
         """Removes all hooks and patches."""
+        self._stacks.close()
         self.loader_passes.close()
         self.step_phases.close()
 

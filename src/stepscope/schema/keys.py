@@ -45,6 +45,9 @@ ANOTHER_TRAINING_EVENT = "another_training"
 CHECKS_EVENT = "checks"
 """The kind of event with which an agent stores the results of a run's checks."""
 
+STACKS_EVENT = "stack_samples"
+"""Kind of event: the lines that the training thread was found running, sampled because of a cheap sign."""
+
 BATCH_SIZES = ("batch/tokens", "batch/samples", "batch_size", "samples_per_step")
 """The amount of work in a step; the first key that a run has is used."""
 

@@ -43,6 +43,11 @@ class EvaluationMode:
         self.on_eval: Callable[[], None] = lambda: None
         """Called when a model is set to evaluation mode."""
 
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether an evaluation is in progress."""
+        return self._pause is not None
+
     def add(self, model: Any) -> None:
         """Follows the mode of a model, if it has one."""
         kind = type(model)

@@ -253,12 +253,12 @@ class TrainingThread:
 
     def __init__(self, optimizers: OptimizerSteps, timer: StepTimer, on_move: Callable[[], None]) -> None:
         self._timer, self._on_move = timer, on_move
-        self._thread = get_ident()
+        self.identifier = get_ident()
         self._first_step = optimizers.after_step(self._follow)
 
     def is_current(self) -> bool:
         """Whether the calling thread is the training thread."""
-        return get_ident() == self._thread
+        return get_ident() == self.identifier
 
     def _follow(self, optimizer: Any) -> None:
         if self._timer.last_optimizer not in (None, optimizer):
@@ -269,5 +269,5 @@ class TrainingThread:
     def move(self) -> None:
         """Makes the calling thread the training thread."""
         if not self.is_current():
-            self._thread = get_ident()
+            self.identifier = get_ident()
             self._on_move()

@@ -57,6 +57,7 @@ class Overhead:
         self._at_ns = self._reported_ns = self._read_ns = now_ns()
         self._balance_ns = 0.0
         self._unreported_ns = 0.0
+        self._elsewhere_ns = self._seen_elsewhere_ns = 0.0
         self.has_begun = False
         """Whether steps have already been timed with this budget."""
 
@@ -78,8 +79,19 @@ class Overhead:
         self._balance_ns -= ns
         self._unreported_ns += ns
 
+    def spend_elsewhere(self, ns: float) -> None:
+        """Subtracts a cost of the maintenance thread, which only that thread may call."""
+        self._elsewhere_ns += ns
+
+    def _collect(self) -> None:
+        """Subtracts what was spent elsewhere: only the training thread changes the balance."""
+        elsewhere_ns = self._elsewhere_ns
+        self.spend(elsewhere_ns - self._seen_elsewhere_ns)
+        self._seen_elsewhere_ns = elsewhere_ns
+
     def rate(self, now_ns: int, step_ns: float, cost_ns: float) -> float:
         """The share of steps whose phases can be timed, given the times of a step and of timing one."""
+        self._collect()
         allowed = TARGET_SHARE * self.max_ratio
         self._balance_ns += allowed * (now_ns - self._at_ns)
         self._at_ns = now_ns
@@ -96,6 +108,7 @@ class Overhead:
         elapsed = now_ns - self._reported_ns
         if elapsed < REPORT_NS:
             return None
+        self._collect()
         spent, self._unreported_ns, self._reported_ns = self._unreported_ns, 0.0, now_ns
         return spent / elapsed
 

@@ -18,6 +18,7 @@ from stepscope.steps.evidence.kept_losses import KeptLosses
 from stepscope.steps.evidence.model_state import ModelState
 from stepscope.steps.evidence.observers import Observers
 from stepscope.steps.evidence.sampled_probes import training_probes
+from stepscope.steps.evidence.stack_sampler import WatchedTraining
 from stepscope.steps.evidence.step_extras import StepExtras
 from stepscope.steps.memory import oom_snapshot
 from stepscope.steps.memory.out_of_memory import WatchedObjects
@@ -71,11 +72,12 @@ class StepPhases:
             self._phases, recorder.timer, overhead, self._calls.parameters, self.purpose
         )
         """Calls listeners before and after optimizer steps."""
-        self._sampling = PhaseSampling(overhead, overhead.now_ns())
-        self._writer = StepWriter(recorder)
+        self._sampling, self._writer = PhaseSampling(overhead, overhead.now_ns()), StepWriter(recorder)
         self._thread = TrainingThread(self.optimizers, recorder.timer, self._move_to_this_thread)
         self.mode = EvaluationMode(self.phase_timer, self._add_evaluation, self._thread.is_current)
         """Finds evaluations by the mode of the models."""
+        self.sampled = WatchedTraining(self._thread, self._writer, self.phase_timer, self.mode)
+        """What a sampler of stacks reads from another thread."""
         self._observers = Observers(guard)
         self._rank_waits: list[RankWait] = []
         self._boundaries = PassBoundaries(self.phase_timer, self._writer)
@@ -349,8 +351,7 @@ class StepPhases:
     def _leave_phases(self) -> None:
         """Stops timing phases: only the end of each step is measured."""
         began_ns = monotonic_ns()
-        self._phases.is_timed = False
-        self.phase_timer.device = None
+        self._phases.is_timed, self.phase_timer.device = False, None
         self._timer.on_asked = self._timer.on_got = None
         patches.unfollow_phases(self.phase_timer)
         self._attach_calls()
@@ -364,9 +365,8 @@ class StepPhases:
         row: dict[str, Any] = {}
         for wait in self._rank_waits:
             row.update(wait.after_step())
-        device = self._device
-        if device is not None and self.phase_timer.device is not None:
-            device.end_step(step, ended_ns)
+        if self._device is not None and self.phase_timer.device is not None:
+            self._device.end_step(step, ended_ns)
         self._sampling.spent(calls * self._overhead.call_ns + ATTACH_COST_FACTOR * self._attaching_ns)
         self._attaching_ns = 0
         return row

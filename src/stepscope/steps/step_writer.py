@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from stepscope.schema.keys import (
     EPOCH_GAP_SECONDS,
     EVAL_GAP_SECONDS,
     OVERHEAD_RATIO,
+    PHASES,
     SAMPLED_RATIO,
     STARTUP_SECONDS,
     STEP_SECONDS,
@@ -114,12 +116,19 @@ class StepWriter:
         self._ended: list[EndedStep] = []
         self.knows_wait = False
         """Whether the wait for data is measured in every step."""
+        self.timed_steps = 0
+        """Number of steps that were timed phase by phase."""
+        self.spent_ns = [0] * len(PHASES)
+        """Time in each phase of these steps."""
         self.after_writing: Callable[[], None] = lambda: None
 
     def add(self, step: EndedStep) -> None:
         """Adds a step that is not plain."""
         self._write_plain()  # in order
         self._ended.append(step)
+        if step.rate:
+            self.timed_steps += 1
+            self.spent_ns = list(map(add, self.spent_ns, step.times.spent))
         if step.times.ended >= self._timer.due_ns:
             self.write(step.times.ended)
 
