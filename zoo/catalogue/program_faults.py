@@ -118,7 +118,7 @@ CASES = (
     Case(
         "step_that_blocks",
         "one step blocks for eight seconds",
-        expects=(("run.stall", "step.outliers"),),
+        expects=(("step.blocked", "step.outliers"),),
         begins=200,
     ),
     Case(

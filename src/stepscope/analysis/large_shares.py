@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepscope.analysis.phase_shares import phase_shares
+from stepscope.analysis.stack_samples import line_in
 from stepscope.analysis.steady import COMPILED, SHORTEST_S
 from stepscope.analysis.wording import percent
 from stepscope.schema.keys import STEP_SECONDS
 
 if TYPE_CHECKING:
-    from stepscope.schema.window import RankWindow
+    from stepscope.schema.window import RankWindow, Window
 
 LARGE = 0.25
 """A run with an unexplained share of time of at least this size is not called healthy."""
@@ -30,14 +31,17 @@ class LargeShare:
     sentence: str
 
 
-def largest_share(rank: RankWindow) -> LargeShare | None:
-    """Returns the largest unexplained share of time in a window; None if no share is large."""
+def largest_share(rank: RankWindow, window: Window | None = None) -> LargeShare | None:
+    """Returns the largest unexplained share of time of a rank; None if no share is large."""
     wall = wall_seconds(rank)
     if wall is None:
         return None
     between = 1 - float(rank.aligned(STEP_SECONDS, steady=False)[0].sum()) / wall
+    line = None if window is None else line_in(window, rank.rank, "other")
+    at = f", most of it at {line.place}" if line is not None else ""
+    outside = f"of step time is outside the measured phases{at}"
     candidates = [
-        (phase_shares(rank, steady=False).get("other", 0.0), "of step time is outside the measured phases"),
+        (phase_shares(rank, steady=False).get("other", 0.0), outside),
         (between, "of the time since the first step is between steps (evaluation, checkpoints, epochs)"),
         (_compiled(rank) / wall, "of the time since the first step was compilation"),
     ]

@@ -23,6 +23,13 @@ CLIPPING = {
 }
 """How gradients are clipped, by library."""
 
+RARER = {
+    "torch": "if step % 100 == 0:\n    print(step, loss.item())",
+    "lightning": "trainer = Trainer(..., log_every_n_steps=100)",
+    "transformers": "arguments = TrainingArguments(..., logging_steps=100)",
+}
+"""How values are read and logged less often, by library."""
+
 PREFETCH = 4
 
 CHEAPER = Remedy(

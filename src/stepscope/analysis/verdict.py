@@ -199,7 +199,7 @@ def checks_of(window: Window | None, passed: int, not_run: Sequence[str]) -> Che
         examined=rank.examined,
         steps=(int(steps[0]), int(steps[-1])) if len(steps) else None,
         pace=_step_time(rank) if len(steps) else "",
-        share=largest_share(rank),
+        share=largest_share(rank, window),
     )
 
 

@@ -17,12 +17,13 @@ from stepscope.analysis.loader_plan import (
 )
 from stepscope.analysis.remedies import cause_of, loader_remedies, loader_tries
 from stepscope.analysis.robust import block_edges, block_shares
+from stepscope.analysis.stack_samples import line_in
 from stepscope.analysis.steady import SHORTEST_S
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.keys import STEP_SECONDS
+from stepscope.schema.keys import STACKS_EVENT, STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +90,7 @@ class ExposedWait(Detector):
         HOST, DEVICE, DEVICE_STEP, READY, CPU_RATIO, MICRO_STEPS, PROCESS_CPU, USABLE_CORES, GPU_MEMORY,
         GPU_BUSY,
     )  # fmt: skip
-    events: ClassVar[tuple[str, ...]] = ("loader",)
+    events: ClassVar[tuple[str, ...]] = ("loader", STACKS_EVENT)
     min_steps: ClassVar[int] = 30
 
     share: Annotated[float, Range(0.01, 1)] = 0.05
@@ -131,6 +132,8 @@ class ExposedWait(Detector):
         above = int((waits.shares >= self.share).sum())
         is_ready = plan.fewer is None and _is_queue_full(rank, loader)
         empty = _empty_queue(rank)
+        # With workers, the training thread only waits for them.
+        line = None if plan.workers else line_in(window, rank.rank, "data")
         clock = "the GPU's clock" if waits.clock == "device" else "the host's clock"
         return Finding(
             id=self.id,
@@ -146,6 +149,7 @@ class ExposedWait(Detector):
             first_time=float(rank.times[chosen][0]),
             last_time=float(rank.times[chosen][-1]),
             rank=rank.rank if len(window.ranks) > 1 else None,
+            where="" if line is None else line.place,
             evidence=(
                 Evidence("wait in a step", seconds(exposed), f"on {clock}, in a step of {seconds(step)}"),
                 Evidence("time to get a batch", seconds(fetch), "on the host"),
@@ -155,6 +159,7 @@ class ExposedWait(Detector):
                     f"{percent(self.share)} or more of each",
                 ),
                 *_loader_evidence(loader, plan),
+                *(() if line is None else (line.evidence(),)),
                 *(
                     ()
                     if empty is None

@@ -9,14 +9,16 @@ import numpy as np
 
 from stepscope.analysis.gpu.gpu_load import DEVICE_STEP, LAGS, LOAD_EVENTS, LOAD_KEYS, MIN_STEPS, load_of
 from stepscope.analysis.gpu.half_precision import SKIPPED, is_half
+from stepscope.analysis.stack_samples import line_in
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector, TooLittleEvidence
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.keys import phase_key
+from stepscope.schema.keys import STACKS_EVENT, phase_key
 
 if TYPE_CHECKING:
     from stepscope.analysis.gpu.gpu_load import GpuLoad
+    from stepscope.analysis.stack_samples import SampledLine
     from stepscope.schema.window import RankWindow, Window
 
 SETUP_EVENT = "census"
@@ -85,7 +87,7 @@ class HiddenSync(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((DEVICE_STEP,), tuple(LAGS.values()))
     reads: ClassVar[tuple[str, ...]] = (*LOAD_KEYS, *SKIPPED)
-    events: ClassVar[tuple[str, ...]] = (SETUP_EVENT, *LOAD_EVENTS)
+    events: ClassVar[tuple[str, ...]] = (SETUP_EVENT, STACKS_EVENT, *LOAD_EVENTS)
     min_steps: ClassVar[int] = MIN_STEPS
     for_each_rank: ClassVar[bool] = False
     is_optional: ClassVar[bool] = True
@@ -119,7 +121,8 @@ class HiddenSync(Detector):
             return (
                 f"The host waits {PLACES[worst.phase]}, but the GPU is idle {percent(1 - load.utilization)}."
             )
-        return self._finding(rank, load, worst, saved)
+        line = line_in(window, rank.rank, worst.phase, kind="sync") or line_in(window, rank.rank, worst.phase)
+        return self._finding(rank, load, worst, saved, line)
 
     def _collapse(self, rank: RankWindow, phase: str) -> _Collapse | None:
         """Returns the collapse of the lag in a phase, if there is one in enough steps."""
@@ -139,7 +142,9 @@ class HiddenSync(Detector):
             float(collapses.mean()),
         )
 
-    def _finding(self, rank: RankWindow, load: GpuLoad, worst: _Collapse, saved: float) -> Finding:
+    def _finding(
+        self, rank: RankWindow, load: GpuLoad, worst: _Collapse, saved: float, line: SampledLine | None
+    ) -> Finding:
         first, last = int(rank.steps[0]), int(rank.steps[-1])
         place = PLACES[worst.phase]
         before, after = seconds(worst.before_s), seconds(worst.after_s)
@@ -157,7 +162,9 @@ class HiddenSync(Detector):
             last_step=last,
             first_time=float(rank.times[0]),
             last_time=float(rank.times[-1]),
+            where="" if line is None else line.place,
             evidence=(
+                *(() if line is None else (line.evidence(),)),
                 Evidence("lag before", before, f"of a step of {seconds(load.step_s)}"),
                 Evidence("lag after", after, f"in {percent(worst.share)} of {load.steps:,} timed steps"),
                 *load.evidence,

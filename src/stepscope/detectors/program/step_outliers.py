@@ -17,15 +17,25 @@ from stepscope.analysis.processor_load import (
     LOAD_KEYS,
     waiting_share,
 )
-from stepscope.analysis.remedies import loader_remedies, loader_tries, remedies_in
+from stepscope.analysis.remedies import RARER, loader_remedies, loader_tries, remedies_in
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, spread
+from stepscope.analysis.stack_samples import MOST, blocked_samples
 from stepscope.analysis.wording import percent, seconds
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
-from stepscope.schema.keys import BATCH_SIZES, PHASES, STEP_SECONDS, device_key, gap_key, phase_key
+from stepscope.schema.keys import (
+    BATCH_SIZES,
+    PHASES,
+    STACKS_EVENT,
+    STEP_SECONDS,
+    device_key,
+    gap_key,
+    phase_key,
+)
 
 if TYPE_CHECKING:
+    from stepscope.analysis.stack_samples import SampledLine
     from stepscope.schema.window import Flags, Floats, Ints, RankWindow, Window
 
 DATA, CHECKPOINT, PAUSE = phase_key("data"), phase_key("checkpoint"), "gc/pause_seconds"
@@ -57,11 +67,6 @@ WAITS_OFTEN = 0.05
 UNKNOWN_WORK = 0.049
 """If the work of a step is unknown the severity is notice at most: slow steps may have more of it."""
 
-RARER = {
-    "torch": "if step % 100 == 0:\n    print(step, loss.item())",
-    "lightning": "trainer = Trainer(..., log_every_n_steps=100)",
-    "transformers": "arguments = TrainingArguments(..., logging_steps=100)",
-}
 ALIKE = """\
 length = 64 * math.ceil(max(map(len, texts)) / 64)  # a few different shapes, not hundreds
 torch.backends.cudnn.benchmark = False     # it tries all algorithms again for each new shape"""
@@ -126,7 +131,7 @@ class StepOutliers(Detector):
         *map(phase_key, PHASES), gap_key("checkpoint"), gap_key("eval"), PAUSE, *BATCH_SIZES, DEVICE_STEP,
         *LOAD_KEYS,
     )  # fmt: skip
-    events: ClassVar[tuple[str, ...]] = LOAD_EVENTS
+    events: ClassVar[tuple[str, ...]] = (*LOAD_EVENTS, STACKS_EVENT)
     min_steps: ClassVar[int] = 100
 
     share: Annotated[float, Range(0.01, 1)] = 0.05
@@ -201,6 +206,7 @@ class StepOutliers(Detector):
         is_excused |= phase == "backward" and len(window.ranks) > 1
         estimate = Estimate((0.5 if phase else 0.2) * share, 0.8 * share, share)
         remedies, tries = _advice(rank, window, phase, estimate)
+        line = _line(window, rank, steps)
         rhythm = f", one in {interval:,} steps" if interval else ""
         where = f", mostly in {phase}" if phase else ""
         return Finding(
@@ -217,7 +223,11 @@ class StepOutliers(Detector):
             first_time=float(times[0]),
             last_time=float(times[-1]),
             rank=rank.rank if len(window.ranks) > 1 else None,
-            evidence=_evidence(slow, interval, phase, part),
+            where="" if line is None else line.place,
+            evidence=(
+                *_evidence(slow, interval, phase, part),
+                *(() if line is None else (line.evidence(),)),
+            ),
             chart=Chart(
                 (STEP_SECONDS, *((phase_key(phase),) if phase else ())), int(steps[0]), int(steps[-1])
             ),
@@ -248,6 +258,13 @@ def _evidence(slow: _SlowSteps, interval: int | None, phase: str | None, part: f
     if left_out:
         evidence.append(Evidence("left out", seconds(left_out), "checkpoints, garbage collection"))
     return tuple(evidence)
+
+
+def _line(window: Window, rank: RankWindow, steps: Ints) -> SampledLine | None:
+    """Returns the line at which a slow step was found blocked."""
+    samples = [samples for samples in blocked_samples(window, rank.rank) if samples.step in steps]
+    lines = samples[-1].lines_in(*PHASES) if samples else []
+    return lines[0] if lines and lines[0].share >= MOST else None
 
 
 def _phase(rank: RankWindow, slow: _SlowSteps) -> tuple[str | None, float]:

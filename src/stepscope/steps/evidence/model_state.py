@@ -271,7 +271,7 @@ class ParameterUpdates:
         return [
             model
             for model in self._watched_objects.models
-            if any(id(parameter) in updated for parameter in model.parameters()) and not _is_sharded(model)
+            if any(id(parameter) in updated for parameter in model.parameters()) and not is_sharded(model)
         ]
 
     def known_optimizers(self) -> list[Any]:
