@@ -156,6 +156,11 @@ def test_long_checkpoints_and_evaluations_are_not_stalls(tmp_path, phase):
     assert why_not(diagnosis, "step.blocked").startswith("No step blocked")
 
 
+def test_a_notebook_that_waits_for_the_next_cell_is_not_a_stall(tmp_path):
+    diagnosis = diagnose(tmp_path, blocking(0, 12.0), events=(blocked(kind="idle"),))
+    assert why_not(diagnosis, "step.blocked").startswith("No step blocked")
+
+
 def test_a_long_time_after_the_last_step_is_not_a_stall(tmp_path):
     run = going_well(1, STEPS)
     event = blocked(taken_seconds=60.0, is_in_loop=False)

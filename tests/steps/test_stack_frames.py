@@ -246,6 +246,15 @@ def test_no_object_of_the_training_is_kept_alive() -> None:
     assert gone[0]() is None  # without a collection
 
 
+def test_a_notebook_between_two_cells_is_idle() -> None:
+    # A generator that is not running has no outer frame, as if the stack were its own.
+    paused = library("selectors", "def select():\n    yield\ncall = select\n")()
+    next(paused)
+    sample = StackReader().read(paused.gi_frame)
+    assert sample is not None
+    assert sample.kind == "idle"
+
+
 def test_an_empty_stack_is_no_sample() -> None:
     assert READER.read(None) is None
 

@@ -121,7 +121,8 @@ class BlockedStep(Detector):
 def _blocked(rank: RankWindow, samples: StackSamples) -> _Blocked | None:
     """Returns the sampled step with its time; None if it was something else, or is not known to block."""
     lines = samples.lines_in(*PHASES)
-    if not lines or lines[0].samples < 0.6 * samples.samples:
+    is_idle = bool(lines) and lines[0].kind == "idle"  # as a notebook between two cells
+    if not lines or is_idle or lines[0].samples < 0.6 * samples.samples:
         return None
     # The loop may have ended the step between two readings of the recorder.
     near = rank.where(STEP_SECONDS, steady=False) & np.isin(rank.steps, (samples.step, samples.step + 1))

@@ -20,6 +20,9 @@ MAX_DEPTH = 200
 MAX_FILES = 10_000
 """Files of which it is remembered what they are."""
 
+IDLE = "idle"
+"""The kind of a sample in which no code of the user runs."""
+
 COMPILE = "compile"
 """What a thread does that compiles; not a phase of a step."""
 
@@ -126,6 +129,8 @@ class StackReader:
                 outer = (code.co_filename, frame.f_lineno or 0, code.co_name)
             frame = frame.f_back
             depth += 1
+        if user is None and call == "selectors.select":
+            kind = IDLE  # a notebook that waits for the next cell
         return StackSample(phase, *(user or outer or ("", 0, "")), "" if is_innermost else call, kind)
 
     def _file(self, frame: FrameType) -> _File:
