@@ -38,8 +38,8 @@ def test_the_json_has_the_fields_that_the_page_reads(made: Made) -> None:
     made.event("checkpoint", step=3, path="x")
     page_json = as_json(page(made))
     assert " ".join(page_json) == (
-        "verdict tiles targets phases wall_time key_charts system_charts events event_counts alerts environment "
-        "ended waiting_s missing"
+        "verdict tiles targets phases wall_time key_charts system_charts events event_counts alerts "
+        "environment ended waiting_s missing"
     )
     assert " ".join(page_json["tiles"][0]) == "id title value detail state state_text spark change chart"
     assert " ".join(page_json["key_charts"][0]) == "title keys unit kind second_axis from_zero percent per"
