@@ -115,6 +115,13 @@ def test_ranks_that_may_differ_are_not_judged(tmp_path, reason):
     assert "dist.divergence" in diagnosis.checks.not_run
 
 
+def test_ranks_with_different_parts_of_a_model_may_differ(tmp_path):
+    ranks = [going_well(1, STEPS), going_well(1, STEPS)]
+    diagnosis = diagnosed(tmp_path, ranks, {"may_differ": "ranks have different parts of the parameters"})
+    assert "need not have equal parameters" in why_not(diagnosis)
+    assert "dist.divergence" not in diagnosis.checks.not_run
+
+
 @pytest.mark.parametrize("kept", [0, 32])
 def test_too_few_readings_are_not_judged(tmp_path, kept):
     ranks = replicas(0.0, 0.01)

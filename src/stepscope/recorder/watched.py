@@ -191,7 +191,8 @@ class Watched:
 
         replica = replica_checksums.replica_of(model, torch)
         if isinstance(replica, str):
-            recorder.own_event(replica_checksums.EVENT, unknown=replica)
+            name = "may_differ" if replica in replica_checksums.MAY_DIFFER else "unknown"
+            recorder.own_event(replica_checksums.EVENT, **{name: replica})
             return
         self._follows_replica = True
         self.step_phases.observe(

@@ -89,19 +89,9 @@ class DivergedReplicas(Detector):
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
         """Compares the readings of all ranks."""
-        unknown = [
-            event.fields["unknown"] for event in window.events_of(REPLICAS_EVENT) if "unknown" in event.fields
-        ]
         readings = _readings(window)
-        if readings is None and unknown:
-            return TooLittleEvidence(
-                f"Cannot tell whether ranks should have equal parameters: {unknown[-1]}."
-            )
         if readings is None or len(readings.steps) < self.readings:
-            count = 0 if readings is None else len(readings.steps)
-            return TooLittleEvidence(
-                f"Needs {self.readings} checksums of all ranks after the same updates; {count} recorded."
-            )
+            return self._why_not_compared(window, 0 if readings is None else len(readings.steps))
         parameter = max(readings.values, key=lambda name: float(readings.differences(name)[-1]))
         differs = _any_differs(readings, self.tolerance)
         newest = len(differs) - int(np.flatnonzero(np.r_[True, ~differs])[-1])
@@ -112,6 +102,19 @@ class DivergedReplicas(Detector):
         if newest < self.readings:
             return f"Parameters differ in the newest {newest} readings; threshold: {self.readings}."
         return self._finding(readings, parameter, newest, _wrapper(window))
+
+    def _why_not_compared(self, window: Window, count: int) -> str:
+        described = window.events_of(REPLICAS_EVENT)
+        reasons = described[-1].fields if described else {}
+        if "may_differ" in reasons:
+            return f"Ranks need not have equal parameters: {reasons['may_differ']}."
+        if "unknown" in reasons:
+            return TooLittleEvidence(
+                f"Cannot tell whether ranks should have equal parameters: {reasons['unknown']}."
+            )
+        return TooLittleEvidence(
+            f"Needs {self.readings} checksums of all ranks after the same updates; {count} recorded."
+        )
 
     def _finding(
         self, readings: _Readings, parameter: str, newest: int, wrapper: Mapping[str, Any]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 EVENT = "replicas"
 WRAPPER = "DistributedDataParallel"
 SHARDS = "ranks have different parts of the parameters"
+AVERAGED = "ranks average their parameters only now and then"
+MAY_DIFFER = (SHARDS, AVERAGED)
+"""Reasons for which ranks have different parameters on purpose; for others, it is not known."""
 
 PARAMETERS = 3
 """How many parameters are read: the first, the middle and the last one that are trained."""
@@ -69,7 +72,7 @@ def replica_of(model: Any, torch: ModuleType) -> Replica | str:
         return "the ranks form several groups"
     hooks = [getattr(hook, "__name__", "") for hook, _ in getattr(wrapper, "_comm_hooks", ())]
     if any("localSGD" in name for name in hooks):
-        return "the ranks average their parameters only now and then"
+        return AVERAGED
     parameters = dict(_compared(wrapper))
     if not parameters:
         return "no parameter is trained on all ranks"
