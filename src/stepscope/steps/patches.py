@@ -129,7 +129,7 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
 
 
 def _differentiating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps `torch.autograd.backward`, so that the timer is told what each backward pass begins with."""
+    """Wraps `torch.autograd.backward`, so that the timer knows what each backward pass begins with."""
     phased = _phased(original, BACKWARD)
 
     @passes_through

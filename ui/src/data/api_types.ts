@@ -227,6 +227,18 @@ export interface components {
             cursor: string;
             events: components["schemas"]["LiveEvent"][];
         };
+        /** @description A similar earlier run. */
+        EarlierRun: {
+            run: string;
+            name: string;
+            started: number;
+            /** @description The median time of its newest steps, without the warm-up. */
+            step_s: number;
+            /** @description null if the batch size is not known. */
+            samples_per_second: number | null;
+            /** @description Its loss at the step where losses are compared; null if it is not known there. */
+            loss: number | null;
+        };
         /** @description How a run ended. */
         Ended: {
             /** @enum {string} */
@@ -391,6 +403,8 @@ export interface components {
             considered: components["schemas"]["Considered"][];
             /** @description People's opinions on findings in the project of the run. */
             feedback: components["schemas"]["Feedback"][];
+            /** @description How the run compares with similar earlier runs of its project. */
+            history: components["schemas"]["RunHistory"];
         };
         /** @description The last readings of a GPU; null for what it does not report. */
         GpuNow: {
@@ -457,6 +471,24 @@ export interface components {
             cursor: string;
             /** @description A stream without an event for this long sends a comment. */
             heartbeat_s: number;
+        };
+        /** @description A problem that was fixed between two similar runs, and the time that this saved. */
+        HelpfulAdvice: {
+            /** @description The id of the problem. */
+            finding: string;
+            title: string;
+            /** @description The id of the newest run with the problem. */
+            before_run: string;
+            before_name: string;
+            after_run: string;
+            after_name: string;
+            /** @description The settings that differ: those that the advice names, if there are any. */
+            changes: components["schemas"]["SettingChange"][];
+            /** @description How the step time changed: -0.38 for 38% less. */
+            change_ratio: number;
+            low_ratio: number;
+            high_ratio: number;
+            sentence: string;
         };
         /** @description The number of steps with a duration between `low` and `high`. */
         HistogramBar: {
@@ -525,6 +557,20 @@ export interface components {
             event: "hello" | "run" | "points" | "alert" | "finding" | "mark" | "runs" | "resync";
             /** @description What `StreamEvents` has under the name of the event. */
             data: components["schemas"]["Hello"] | components["schemas"]["RunRow"] | components["schemas"]["NewPoints"] | components["schemas"]["AlertRow"] | components["schemas"]["Finding"] | components["schemas"]["EventMark"] | components["schemas"]["ChangedRuns"] | components["schemas"]["Resync"];
+        };
+        /** @description The loss at the same step in a run and in similar earlier ones. */
+        LossHistory: {
+            key: string;
+            step: number;
+            value: number;
+            /** @description The lowest of the earlier runs. */
+            low: number;
+            high: number;
+            /** @description How many earlier runs reached the step. */
+            runs: number;
+            /** @enum {string} */
+            result: "higher" | "lower" | "no clear difference";
+            sentence: string;
         };
         /** @description Version, store and state of the server. */
         Meta: {
@@ -799,6 +845,34 @@ export interface components {
             /** @description Where a stream continues after this response. */
             cursor: string;
         };
+        /** @description How a run compares with similar earlier runs of its project. */
+        RunHistory: {
+            /**
+             * @description `unknown` for fewer than three similar runs, or too few steps.
+             * @enum {string}
+             */
+            result: "slower" | "faster" | "no clear difference" | "unknown";
+            sentence: string;
+            /** @description The median time of the newest steps, without the warm-up. */
+            step_s: number | null;
+            /** @description How much longer a step takes than in the earlier runs: 0.1 for 10%. null if that is unknown. */
+            change_ratio: number | null;
+            low_ratio: number | null;
+            high_ratio: number | null;
+            /** @description The probability with which the true change is between low and high. */
+            confidence: number;
+            /** @description null if the batch size is not known. */
+            samples_per_second: number | null;
+            /** @description The similar runs, the newest first. */
+            runs: components["schemas"]["EarlierRun"][];
+            /** @description How many earlier runs of the project were read, similar or not. */
+            earlier_runs: number;
+            /** @description Settings with which a slower run differs: from most similar runs, or from the fastest one. */
+            differences: components["schemas"]["SettingChange"][];
+            loss: components["schemas"]["LossHistory"] | null;
+            /** @description Problems that were fixed in the project, and what that saved; the newest first. */
+            helped: components["schemas"]["HelpfulAdvice"][];
+        };
         /** @description A page of the list of runs. */
         RunList: {
             /** @description Number of matching runs on all pages together. */
@@ -917,6 +991,12 @@ export interface components {
             reason: string;
             /** @description What to do about it. */
             advice: string;
+        };
+        /** @description A setting with its values in two runs; null where a run does not have it. */
+        SettingChange: {
+            name: string;
+            before: string | null;
+            after: string | null;
         };
         /** @description A setting and its value; secrets are hidden. */
         SettingRow: {
@@ -1081,6 +1161,7 @@ export type Console = components['schemas']['Console'];
 export type ConsoleLine = components['schemas']['ConsoleLine'];
 export type Delivered = components['schemas']['Delivered'];
 export type Delta = components['schemas']['Delta'];
+export type EarlierRun = components['schemas']['EarlierRun'];
 export type Ended = components['schemas']['Ended'];
 export type EndedSilence = components['schemas']['EndedSilence'];
 export type ErrorBody = components['schemas']['ErrorBody'];
@@ -1103,6 +1184,7 @@ export type GroupFigure = components['schemas']['GroupFigure'];
 export type Health = components['schemas']['Health'];
 export type Heatmap = components['schemas']['Heatmap'];
 export type Hello = components['schemas']['Hello'];
+export type HelpfulAdvice = components['schemas']['HelpfulAdvice'];
 export type HistogramBar = components['schemas']['HistogramBar'];
 export type Home = components['schemas']['Home'];
 export type HostNow = components['schemas']['HostNow'];
@@ -1111,6 +1193,7 @@ export type KeyRow = components['schemas']['KeyRow'];
 export type Labelled = components['schemas']['Labelled'];
 export type LateRank = components['schemas']['LateRank'];
 export type LiveEvent = components['schemas']['LiveEvent'];
+export type LossHistory = components['schemas']['LossHistory'];
 export type Meta = components['schemas']['Meta'];
 export type Missing = components['schemas']['Missing'];
 export type NewFeedback = components['schemas']['NewFeedback'];
@@ -1132,6 +1215,7 @@ export type RuleNow = components['schemas']['RuleNow'];
 export type RuleRow = components['schemas']['RuleRow'];
 export type RunConfig = components['schemas']['RunConfig'];
 export type RunHead = components['schemas']['RunHead'];
+export type RunHistory = components['schemas']['RunHistory'];
 export type RunList = components['schemas']['RunList'];
 export type RunRow = components['schemas']['RunRow'];
 export type Segment = components['schemas']['Segment'];
@@ -1139,6 +1223,7 @@ export type SeriesHeader = components['schemas']['SeriesHeader'];
 export type SeriesPart = components['schemas']['SeriesPart'];
 export type ServerSettings = components['schemas']['ServerSettings'];
 export type SetAsideJournal = components['schemas']['SetAsideJournal'];
+export type SettingChange = components['schemas']['SettingChange'];
 export type SettingRow = components['schemas']['SettingRow'];
 export type SilenceRow = components['schemas']['SilenceRow'];
 export type SlowStep = components['schemas']['SlowStep'];

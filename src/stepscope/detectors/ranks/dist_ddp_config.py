@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 SETUP_EVENT, GPU_MEMORY = "census", "gpu/process_memory_bytes"
 UNUSED = "find_unused_parameters"
 
-COST_OF_SEARCH_S, MOST_OF_SEARCH = 0.0005, 5.0
+COST_OF_SEARCH_S, SLOW_SEARCH = 0.0005, 5.0
 """The search goes through the graph in each step, and ranks exchange which parameters were used. That takes
 about this long, and several times that for models of many layers: it matters to short steps."""
 
-MOST_SHARE, UNMEASURED = 0.2, 0.049
+MAX_SHARE, UNMEASURED = 0.2, 0.049
 """The largest share of the step that is estimated for it; as it is not measured, it is a notice at most."""
 
 LAUNCH = "torchrun --nproc-per-node=gpu train.py      # one process for each GPU"
@@ -170,7 +170,7 @@ def _needless_search(
     if not is_on or not counts or any(counts):
         return None
     (taken,) = rank.aligned(STEP_SECONDS, steady=False)
-    share = min(COST_OF_SEARCH_S / max(float(np.median(taken)), COST_OF_SEARCH_S), MOST_SHARE)
+    share = min(COST_OF_SEARCH_S / max(float(np.median(taken)), COST_OF_SEARCH_S), MAX_SHARE)
     return _Setting(
         UNUSED,
         "True",
@@ -188,7 +188,7 @@ def _needless_search(
             },
         ),
         "find_unused_parameters=False",
-        Estimate(0.0, share, min(MOST_OF_SEARCH * share, 1.0)),
+        Estimate(0.0, share, min(SLOW_SEARCH * share, 1.0)),
     )
 
 
