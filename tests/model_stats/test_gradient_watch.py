@@ -98,6 +98,7 @@ def test_without_layers_only_the_whole_is_recorded(taken: RecordedMetrics) -> No
         "gradient_nonfinite_parameters",
         "update_ratio",
         "weight_norm",
+        "weight_denormal_ratio",
     }
 
 
@@ -271,6 +272,17 @@ def test_the_update_ratio_is_that_of_the_step(taken: RecordedMetrics) -> None:
     expected = ((after - before).norm() / torch.maximum(before.norm(), after.norm())).item()
     assert taken.of("update_ratio") == [pytest.approx(expected, rel=1e-4)]
     assert taken.of("weight_norm") == [pytest.approx(after.norm().item(), rel=1e-5)]
+
+
+def test_the_share_of_denormal_weights_is_counted_without_zeros(taken: RecordedMetrics) -> None:
+    model = nn.Linear(8, 1, bias=False)
+    model.weight.data = torch.tensor([[1e-40, 0.0, 1.0, -1e-40] * 2])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    gradients = watched(taken, model, optimizer)
+    loss_of(model).backward()
+    optimizer.step()
+    gradients.close()
+    assert taken.of("weight_denormal_ratio") == [0.5]
 
 
 def test_a_large_layer_is_sampled_and_its_ratio_near_the_truth(taken: RecordedMetrics) -> None:
