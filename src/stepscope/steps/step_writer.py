@@ -36,6 +36,9 @@ If the process is killed, the times of its last steps are lost.
 MICRO_STEPS = "micro_steps"
 """Number of batches in a step, if more than one."""
 
+WARM_UP_STEPS = 3
+"""Steps timed phase by phase that do not count in the sums of phases."""
+
 MIN_STARTUP_NS = 1_000_000
 """A shorter start-up is not recorded: a loop that only logs starts its first step immediately."""
 
@@ -116,8 +119,9 @@ class StepWriter:
         self._ended: list[EndedStep] = []
         self.knows_wait = False
         """Whether the wait for data is measured in every step."""
+        self._warm_up_left = WARM_UP_STEPS
         self.timed_steps = 0
-        """Number of steps that were timed phase by phase."""
+        """Number of steps that were timed phase by phase, without the first ones."""
         self.spent_ns = [0] * len(PHASES)
         """Time in each phase of these steps."""
         self.after_writing: Callable[[], None] = lambda: None
@@ -126,7 +130,8 @@ class StepWriter:
         """Adds a step that is not plain."""
         self._write_plain()  # in order
         self._ended.append(step)
-        if step.rate:
+        self._warm_up_left -= step.rate > 0
+        if step.rate and self._warm_up_left < 0:
             self.timed_steps += 1
             self.spent_ns = list(map(add, self.spent_ns, step.times.spent))
         if step.times.ended >= self._timer.due_ns:

@@ -40,8 +40,8 @@ MAX_S = 20.0
 MIN_SAMPLES, MIN_BLOCKED_SAMPLES = 10, 3
 """Fewer are not recorded: of shares, and of a step that blocks, where a few tell the same as many."""
 
-FIRST_STEPS, MIN_STEPS, MAX_STEPS = 3, 7, 1000
-"""Steps timed by phase: those ignored as warm-up, and the fewest and the most that are a sign together."""
+MIN_STEPS, MAX_STEPS = 7, 1000
+"""The fewest and the most steps timed by phase that are a sign together; a run always times its first ten."""
 
 SIGNS = {OTHER: 0.1, DATA: 0.2}
 """Shares of step time from which a phase is a sign."""
@@ -253,15 +253,12 @@ class ShareSigns:
 
     def __init__(self, signs: Mapping[int, float]) -> None:
         self._signs = signs
-        self._base: PhaseTotals | None = None
+        self._base = PhaseTotals(0, (0,) * len(PHASES))
         self._last: PhaseTotals | None = None
         self._rests_until_ns = self._times = 0
 
     def find(self, totals: PhaseTotals, now: int) -> int | None:
         """The phase whose share is the clearest sign; None if there is none."""
-        if self._base is None:
-            self._base = totals if totals.steps >= FIRST_STEPS else None
-            return None
         newest = totals.since(self._base)
         if newest.steps < MIN_STEPS or now < self._rests_until_ns or self._times >= MAX_TIMES:
             return None
