@@ -106,12 +106,10 @@ class Recording:
 
     def _start_maintenance(self, ensure_agent: Callable[[], None]) -> None:
         """Starts the maintenance thread; a worker has its own, but uses the agent of its parent."""
-        database = database_of(self._folder)
-        self._folder_watch = FolderWatch(
-            self._folder, database, self.writer, self._guard.tell, self._on_new_folder
-        )
+        folder, database, tell = self._folder, database_of(self._folder), self._guard.tell
+        self._folder_watch = watch = FolderWatch(folder, database, self.writer, tell, self._on_new_folder)
         self._maintenance = MaintenanceThread(
-            self.writer, self._folder_watch.check, self._drain, ensure_agent, self._guard
+            self.writer, watch.check, self._drain, ensure_agent, self._guard
         )
 
     def sample_by(self, sample: Callable[[], float]) -> None:
