@@ -338,6 +338,17 @@ def test_a_model_of_which_the_optimizer_has_no_parameter_is_not_called_checked(r
     assert "no optimizer" in recorded(loop)["not_updated"]["unknown"]
 
 
+def test_an_optimizer_of_a_model_that_was_replaced_is_reported(recorded) -> None:
+    def loop(monitor: Any) -> None:
+        optimizer = torch.optim.SGD(network().parameters(), lr=0.01)
+        model = network()
+        monitor.watch(model, optimizer)
+        train(monitor, model, optimizer)
+
+    finding = recorded(loop)["findings"]["opt.not_updating"]
+    assert "100% of the trainable parameters" in finding.headline
+
+
 def test_a_sharded_model_is_not_called_checked(recorded) -> None:
     class FullyShardedDataParallel(nn.Sequential):
         """Named as the wrapper whose parameters may be others than those of its optimizer."""

@@ -191,8 +191,11 @@ class AttachedTraining:
             else:  # its steps count, although its model is not watched
                 return any(isinstance(tensor, self._torch.nn.Parameter) for tensor in tensors.values())
         name = self._names.get(optimizer)
-        # An attack on a model optimizes its inputs, which is no training of its own.
-        return name is not None and (bool(name) or not self._has_modules)
+        if name or (name is not None and not self._has_modules):
+            return True
+        # An attack on a model optimizes its inputs, which is no training of its own. But an optimizer of a
+        # model that was replaced ends the steps of the loop: it updates nothing, and the diagnosis says so.
+        return name is not None and all(tensor.grad is None for tensor in parameters_of(optimizer).values())
 
     def _is_separate(self, last: Any) -> bool:
         """Whether the newest loss does not depend on what another optimizer changes: another training."""

@@ -194,11 +194,11 @@ class ParameterUpdates:
     def begin(self) -> None:
         """Reads the parameters for the first time."""
         self.has_begun, self._trainable, self._has_trained_model = True, 0, False
-        updated = _ids(self.known_optimizers())
+        updated, is_anything_updated = _ids(self.known_optimizers()), self._is_anything_updated()
         for model in self._watched_objects.models:
             named = [pair for pair in model.named_parameters() if pair[1].requires_grad]
             self._trainable += len(named)
-            if not any(id(parameter) in updated for _, parameter in named):
+            if is_anything_updated and not any(id(parameter) in updated for _, parameter in named):
                 continue  # of another training, or updated through copies
             self._has_trained_model = True
             names = map(".".join, plain_paths([name for name, _ in named]))
@@ -216,6 +216,10 @@ class ParameterUpdates:
                     )
                 elif len(self._gradients) < MAX_GRADIENTS:
                     self._gradients.append((weakref.ref(parameter), weakref.ref(gradient), versions[1]))
+
+    def _is_anything_updated(self) -> bool:
+        """Whether an optimizer has gradients: one of a replaced model has none, and changes nothing."""
+        return any(parameter.grad is not None for parameter in _parameters(self.known_optimizers()))
 
     def kept_gradients(self, steps: int) -> dict[str, Any]:
         """How many of some gradients are still the same tensors, and how often a step changes them in place.
