@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -57,6 +58,33 @@ def test_the_price_of_energy_is_recorded_for_the_diagnosis_if_it_is_known(folder
     facts = {name: read(folder, name).segments[0].processes[0].facts for name in ("priced", "plain")}
     assert facts["priced"]["energy"].items() >= prices.items()
     assert "energy" not in facts["plain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"conv.spike": {"enabled": "maybe"}},
+            "detectors.conv.spike.enabled is 'maybe'; it must be true or false.",
+        ),
+        ({"conv.spike": {"foo": 3}}, "detectors.conv.spike.foo does not exist"),
+        ({"conv.peak": {}}, "There is no detector 'conv.peak'"),
+    ],
+)
+def test_a_wrong_option_of_a_detector_is_reported_before_training_starts(folder: Path, options, said) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        TrainingMonitor({"detectors": options}, directory=folder)
+    assert not folder.exists()
+
+
+def test_a_wrong_option_of_a_detector_in_the_environment_is_ignored(
+    folder: Path, monkeypatch, caplog
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_DETECTORS", '{"conv.peak": {}}')
+    with TrainingMonitor(run="a", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+    assert len(read(folder, "a").series("loss")) == 1
+    assert "There is no detector 'conv.peak'" in caplog.text
 
 
 def test_a_wrong_setting_is_reported_before_training_starts(tmp_path: Path) -> None:

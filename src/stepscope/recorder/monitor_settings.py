@@ -22,7 +22,7 @@ STORE_FOLDER = ".stepscope"
 ENDINGS = ("finished", "failed", "crashed")
 MAX_REASON = 1_000
 
-_CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS")
+_CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS", "STEPSCOPE_DETECTORS")
 """Prefixes of environment variables whose values need more than a type check."""
 
 
@@ -131,6 +131,11 @@ def ending_arguments(status: object, reason: object, guard: Guard) -> tuple[str,
 def _check(settings: Settings) -> None:
     privacy_of(settings.privacy)
     check_alerts(settings.alerts)
+    if settings.detectors:
+        # Lazy: they need NumPy, and few trainings set their options.
+        from stepscope.analysis.detector_registry import make_detectors
+
+        make_detectors(settings.detectors)
 
 
 def _without_environment(config: Source, settings: Settings, error: ConfigError) -> Settings:
