@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stepscope.analysis.wording import within
 from tests.cases import few
 from tests.detectors.simulated import PHASES, SHAPES, Columns, diagnose, going_well
 
@@ -53,7 +54,7 @@ def test_the_share_of_slow_steps_is_about_what_was_planted(tmp_path, share, ever
     assert finding.share == pytest.approx(share, abs=0.025)
     assert finding.severity == "warning"
     assert f"one in {every} steps" in finding.headline
-    assert "mostly in other" in finding.headline
+    assert "mostly outside the measured phases" in finding.headline
     assert 0 < finding.estimate.low < finding.estimate.likely < finding.estimate.high == finding.share
 
 
@@ -81,7 +82,7 @@ def test_slow_steps_at_any_time_are_called_irregular(tmp_path):
 def test_advice_is_for_the_phase_that_is_slow(tmp_path, phase, severity, words):
     run = with_slow_steps(phase, every=400)
     finding = outliers(diagnose(tmp_path, run, events=(("loader", LOADER),)))
-    assert (finding.severity, f"mostly in {phase}." in finding.headline) == (severity, True)
+    assert (finding.severity, f"mostly {within(phase)}." in finding.headline) == (severity, True)
     assert words in finding.remedies[0].text
     assert f"phase/{phase}_seconds" in finding.chart.keys
 
@@ -114,7 +115,7 @@ def test_phases_that_were_timed_in_some_steps_only_are_enough(tmp_path):
         if key.startswith("phase/") and key != "phase/data_seconds":
             run[key] = np.where(is_timed, run[key], np.nan)
     run["phase/sampled_ratio"] = np.where(is_timed, 0.1, np.nan)
-    assert "mostly in other" in outliers(diagnose(tmp_path, run)).headline
+    assert "mostly outside the measured phases" in outliers(diagnose(tmp_path, run)).headline
 
 
 def test_slow_steps_without_timed_phases_are_reported_without_a_phase(tmp_path):

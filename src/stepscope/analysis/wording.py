@@ -32,6 +32,11 @@ def round_up(count: float) -> int:
     return next(times * unit for times in (1, 2, 5, 10) if times * unit >= count)
 
 
+def within(phase: str) -> str:
+    """Says where in a step something happens: in forward, or outside the measured phases."""
+    return "outside the measured phases" if phase == "other" else f"in {phase}"
+
+
 def listed(ranks: tuple[int, ...]) -> str:
     """Lists ranks, at most six: 0, 1, 2, 3, 4, 5 and 2 more."""
     shown = ", ".join(str(rank) for rank in ranks[:6])

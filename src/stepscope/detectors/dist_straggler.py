@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.wording import percent, seconds
+from stepscope.analysis.wording import percent, seconds, within
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector, TooLittleEvidence
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
@@ -77,7 +77,7 @@ class Straggler(Detector):
         phase, longer = _phase(late.rank, window)
         is_explained = longer >= EXPLAINED * late.seconds
         phase = phase if is_explained else "backward"
-        where = f", mostly in {phase}" if is_explained else ", in its backward pass"
+        where = f", mostly {within(phase)}" if is_explained else ", in its backward pass"
         first, last = int(late.rank.steps[0]), int(late.rank.steps[-1])
         return Finding(
             id=self.id,
@@ -97,7 +97,7 @@ class Straggler(Detector):
                 Evidence("others wait", seconds(late.seconds), f"in a median step of {seconds(late.step_s)}"),
                 Evidence("is last", percent(late.last_in), f"of {late.steps:,} steps"),
                 *(
-                    (Evidence(f"longer in {phase}", seconds(longer), "than the median rank"),)
+                    (Evidence(f"longer {within(phase)}", seconds(longer), "than the median rank"),)
                     if is_explained
                     else ()
                 ),
@@ -108,7 +108,7 @@ class Straggler(Detector):
                 Remedy("Compare this rank's host, GPU clocks and loader with those of the others."),
                 Remedy("Give all ranks batches of about the same length: group samples by length."),
             ),
-            tries=(f"look at what rank {late.rank.rank} does in {phase}",),
+            tries=(f"look at what rank {late.rank.rank} does {within(phase)}",),
             estimate=Estimate(0.5 * share, share, share),
             how="A rank's wait is the part of its backward pass after its own last gradient. Medians over "
             "the steps that all ranks recorded.",

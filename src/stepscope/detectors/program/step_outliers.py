@@ -20,7 +20,7 @@ from stepscope.analysis.processor_load import (
 from stepscope.analysis.remedies import RARER, loader_remedies, loader_tries, remedies_in
 from stepscope.analysis.robust import block_edges, block_medians, block_shares, spread
 from stepscope.analysis.stack_samples import MOST, blocked_samples
-from stepscope.analysis.wording import percent, seconds
+from stepscope.analysis.wording import percent, seconds, within
 from stepscope.config.bounds import Range
 from stepscope.detectors.base import Detector
 from stepscope.schema.finding import Chart, Estimate, Evidence, Finding, Remedy, severity_of
@@ -208,7 +208,7 @@ class StepOutliers(Detector):
         remedies, tries = _advice(rank, window, phase, estimate)
         line = _line(window, rank, steps)
         rhythm = f", one in {interval:,} steps" if interval else ""
-        where = f", mostly in {phase}" if phase else ""
+        where = f", mostly {within(phase)}" if phase else ""
         return Finding(
             id=self.id,
             title=self.title,
@@ -254,7 +254,7 @@ def _evidence(slow: _SlowSteps, interval: int | None, phase: str | None, part: f
         Evidence("steps between them", f"{interval:,}" if interval else "irregular"),
     ]
     if phase:
-        evidence.append(Evidence(f"in {phase}", percent(part), "of the time they lose"))
+        evidence.append(Evidence(within(phase), percent(part), "of the time they lose"))
     if left_out:
         evidence.append(Evidence("left out", seconds(left_out), "checkpoints, garbage collection"))
     return tuple(evidence)
