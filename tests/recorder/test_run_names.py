@@ -68,6 +68,14 @@ def test_a_step_that_is_given_counts_in_a_resumed_run(folder: Path) -> None:
     assert steps_of(folder, "mnist") == [0, 1, 2, 3, 4, 3, 4]
 
 
+def test_a_run_that_is_resumed_from_an_earlier_checkpoint_counts_on_from_there(folder: Path) -> None:
+    train(folder)
+    with TrainingMonitor(run="mnist", directory=folder, resume=True) as monitor:
+        monitor.log({"loss": 1.0}, step=1)
+        monitor.log({"loss": 1.0})
+    assert steps_of(folder, "mnist") == [0, 1, 2, 3, 4, 1, 2]
+
+
 def test_a_run_that_is_resumed_and_was_never_begun_begins(folder: Path) -> None:
     train(folder, resume=True)
     assert steps_of(folder, "mnist") == list(range(5))

@@ -150,6 +150,7 @@ class TrainingMonitor(OnDemand):
             self._folder, self.identity, resume=self._resumes, warn=self._guard.tell
         )
         self.timer.step = self.timer.step or first_step
+        self._resumed_at = first_step or None
 
     def _join_parent(self) -> bool:
         """Records as a worker into the run of the parent process, whose script is imported again here.

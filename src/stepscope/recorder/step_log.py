@@ -48,6 +48,8 @@ class StepLog(ABC):
         self._follows_late_losses = False
         self._ends_by_log: Callable[[], bool] | None = None
         """Returns whether a call of `log` ends a step, while a model without an optimizer is watched."""
+        self._resumed_at: int | None = None
+        """The step after the last one of a resumed run, until a step has been logged."""
         self._considers_models = True
         """Whether it is still undecided if a model passed with each step should be watched."""
         self._first_keys: set[Any] | None = None
@@ -75,7 +77,7 @@ class StepLog(ABC):
             elif type(step) is not int:
                 step = self._checked_step(step)
             self._append(metrics, step)
-            if timer.in_batches or step > timer.step - timer.stride:
+            if timer.in_batches or step > timer.step - timer.stride or self._goes_back():
                 timer.step = step + timer.stride
                 if timer.is_over and not timer.in_batches:
                     timer.is_over = False  # for a loop that counts from 1, the next step has this number
@@ -319,6 +321,11 @@ class StepLog(ABC):
             error,
         )
 
+    def _goes_back(self) -> bool:
+        """Whether a resumed run begins with a lower step: it goes on from an earlier checkpoint."""
+        resumed_at, self._resumed_at = self._resumed_at, None
+        return resumed_at is not None and self.timer.step == resumed_at
+
     def _log_any_values(self, metrics: Any, step: Any, error: Exception, *, counts: bool = True) -> None:
         """Records the values that can be kept of a call that could not be recorded directly."""
         if isinstance(error, RecorderError):
@@ -337,7 +344,7 @@ class StepLog(ABC):
         except Exception as failure:  # noqa: BLE001 - training must continue on any failure
             self._guard.complain("log", f"A log call was not recorded: {shown(failure)}", failure)
         timer = self.timer
-        if counts and (timer.in_batches or step_number > timer.step - timer.stride):
+        if counts and (timer.in_batches or step_number > timer.step - timer.stride or self._goes_back()):
             timer.step = step_number + timer.stride
 
     def _record_from_device(self, recording: Recording, metrics: Mapping[Any, Any], step: int) -> None:
