@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from stepscope.steps.compiled_code import never_compiled
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,6 +30,7 @@ class KeptLosses:
         self._noted: list[tuple[int, weakref.ref[Any]]] = []
         self._every = 1
 
+    @never_compiled
     def note(self, tensors: Any) -> None:
         """Remembers what a backward pass begins with; called in phase-timed steps."""
         made = self._timer.steps_made
