@@ -241,7 +241,10 @@ def _command_faults(name: str, before: dict, now: dict, database: Path) -> Itera
     if "Traceback" in now["err"]:
         return
     if now["code"] == 0:
-        if now["digest"] != before["digest"]:
+        is_incomplete = "Not compared with an earlier run" in now["err"]
+        if is_incomplete:  # a diagnosis, which says so and why
+            yield from named_faults(name, now["err"], database)
+        elif now["digest"] != before["digest"]:
             yield Fault(LOST if now["size"] < before["size"] else WRONG, f"{name} differs, exit code 0")
     elif "There is no run" in now["err"] or "has no run yet" in now["err"]:
         yield Fault(LOST, f"{name}: {now['err']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import textwrap
 import time
 from dataclasses import asdict
@@ -72,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
     for report in reports:
         indent = None if options.watch else 2
         text.emit([text.to_json(report, indent)] if options.json else _page(report))
+        for reason in report["history"]["unreadable"]:
+            print(f"Not compared with an earlier run: {text.safe(reason)}", file=sys.stderr)
     store.close()
     return FINE
 

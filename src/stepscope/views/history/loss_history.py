@@ -51,11 +51,12 @@ class LossHistory:
 
 
 def loss_history_of(
-    current: RunRecord, similar: Sequence[RunRecord], runs: Mapping[str, Run]
+    current: RunRecord, similar: Sequence[RunRecord], runs: Mapping[str, Run], unreadable: list[str]
 ) -> tuple[LossHistory | None, dict[str, float]]:
     """Compares at the newest step of the run, or at the newest that three earlier runs reached.
 
-    Also returns the losses of the earlier runs at that step, by their ids.
+    Also returns the losses of the earlier runs at that step, by their ids. Why a run cannot be read is added
+    to `unreadable`.
     """
     own = current.loss
     if own is None:
@@ -69,9 +70,11 @@ def loss_history_of(
     if len(reached) < MIN_RUNS:
         return None, {}
     step = min(own.last_step, reached[MIN_RUNS - 1])
-    level = _level(runs[current.run], own, step)
+    level = _level(runs[current.run], own, step, unreadable)
     levels = {
-        run: _level(runs[run], series, step) for run, series in others.items() if series.last_step >= step
+        run: _level(runs[run], series, step, unreadable)
+        for run, series in others.items()
+        if series.last_step >= step
     }
     known = {run: other for run, other in levels.items() if other is not None}
     if level is None or len(known) < MIN_RUNS:
@@ -80,13 +83,14 @@ def loss_history_of(
     return _compared(own.key, step, level, list(known.values())), losses
 
 
-def _level(run: Run, series: LossSeries, step: int) -> Level | None:
+def _level(run: Run, series: LossSeries, step: int, unreadable: list[str]) -> Level | None:
     low = int((1 - LAST_SHARE) * step)
     try:
         buckets = run.buckets(
             series.key, MAX_BUCKETS, low=low, high=step, rank=series.rank, device="", axis="step"
         )
-    except StoreError:  # damaged: the other runs can still be compared
+    except StoreError as error:  # damaged: the other runs can still be compared
+        unreadable.append(str(error))
         return None
     values = bucket_levels(buckets)
     values = values[(np.abs(values) < MAX_VALUE) & (buckets.nonfinite == 0)]  # false for NaN and infinity

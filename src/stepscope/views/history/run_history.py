@@ -92,6 +92,8 @@ class RunHistory:
     loss: LossHistory | None
     helped: tuple[HelpfulAdvice, ...]
     """Problems that were fixed in the project, and what that saved; the newest first."""
+    unreadable: tuple[str, ...]
+    """Why earlier runs could not be read; the run is compared with the others."""
 
 
 @dataclass(frozen=True)
@@ -128,22 +130,19 @@ def history_of(
     ]
     before.sort(key=lambda other: other.info.created_ns)
     current = record_of(run, diagnosis)
-    records = (_readable(other, cache, now_ns) for other in before[-MAX_RUNS:])
-    earlier = tuple(record for record in records if record is not None)
-    return ProjectHistory(
-        current, earlier, _compared(current, earlier, {run.id: run, **{other.id: other for other in before}})
-    )
+    earlier, unreadable = [], []
+    for other in before[-MAX_RUNS:]:
+        try:
+            earlier.append(cache.record(other, now_ns))
+        except StoreError as error:  # damaged, which must not hide this run
+            unreadable.append(str(error))
+    readers = {run.id: run, **{other.id: other for other in before}}
+    return ProjectHistory(current, tuple(earlier), _compared(current, earlier, readers, unreadable))
 
 
-def _readable(run: Run, cache: FigureCache, now_ns: int) -> RunRecord | None:
-    """Returns what was recorded of an earlier run; None if it is damaged, which must not hide this run."""
-    try:
-        return cache.record(run, now_ns)
-    except StoreError:
-        return None
-
-
-def _compared(current: RunRecord, earlier: Sequence[RunRecord], runs: Mapping[str, Run]) -> RunHistory:
+def _compared(
+    current: RunRecord, earlier: Sequence[RunRecord], runs: Mapping[str, Run], unreadable: list[str]
+) -> RunHistory:
     similar = [
         record for record in earlier if len(record.seconds) >= MIN_STEPS and are_similar(record, current)
     ]
@@ -157,7 +156,7 @@ def _compared(current: RunRecord, earlier: Sequence[RunRecord], runs: Mapping[st
         differences = _differences(current, similar)
     elif result == "no clear difference":
         fastest, differences = _faster_with_other_settings(current, similar)
-    loss, losses = loss_history_of(current, similar, runs)
+    loss, losses = loss_history_of(current, similar, runs, unreadable)
     step_s = float(np.median(current.seconds)) if len(current.seconds) else None
     return RunHistory(
         result=result,
@@ -173,6 +172,7 @@ def _compared(current: RunRecord, earlier: Sequence[RunRecord], runs: Mapping[st
         differences=differences,
         loss=loss,
         helped=advice_that_helped([*earlier, current]),
+        unreadable=tuple(dict.fromkeys(unreadable)),
     )
 
 
