@@ -50,7 +50,7 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
 
 def test_a_healthy_run_has_a_healthy_verdict(capsys):
     page = printed(capsys, "well")
-    told = r"^  No problem found by \d checks; \d could not run. \d\d\.\d ms a step\.$"
+    told = r"^  No problem found by \d+ checks; \d+ could not run. \d\d\.\d ms a step\.$"
     assert re.search(told, page, re.MULTILINE)
     assert "input.exposed_wait: Steps wait for data 0.5% of the time" in page
 

@@ -272,7 +272,7 @@ class TestVerdict:
                 1.0,
                 (
                     "unmeasured",
-                    ("No problem found by 5 checks; 8 could not run. Phases of steps are not timed."),
+                    ("No problem found by 5 checks; 11 could not run. Phases of steps are not timed."),
                 ),
             ),
             ({"role": "machine"}, 1.0, ("machine", "This machine is monitored without a training run.")),
