@@ -872,6 +872,8 @@ export interface components {
             loss: components["schemas"]["LossHistory"] | null;
             /** @description Problems that were fixed in the project, and what that saved; the newest first. */
             helped: components["schemas"]["HelpfulAdvice"][];
+            /** @description Why earlier runs could not be read; the run is compared with the others. */
+            unreadable: string[];
         };
         /** @description A page of the list of runs. */
         RunList: {
