@@ -156,6 +156,14 @@ def test_noise_between_the_runs_hides_a_difference_and_the_fastest_settings_are_
     )
 
 
+def test_a_run_slower_than_all_that_differ_too_much_is_not_said_to_be_no_different(project: Project) -> None:
+    for step_s in (0.03, 0.05, 0.03):
+        project.train(step_s)
+    answer = project.answer(project.train(0.07))
+    assert answer.result == "no clear difference"
+    assert "29.9 to 49.9 ms (newest: resnet-3): they differ too much among themselves" in answer.sentence
+
+
 def test_losses_are_compared_at_the_same_step(project: Project) -> None:
     falling = np.exp(-np.arange(600) / 100)
     for _ in range(3):

@@ -255,10 +255,12 @@ def _sentence(
     )
     result = _result(change)
     if result == "no clear difference":
+        is_outside = not min(times) * (1 - MIN_CHANGE) <= _step_s(current) <= max(times) * (1 + MIN_CHANGE)
+        taken += "they differ too much among themselves to compare." if is_outside else f"{result}."
         if fastest is None:
-            return f"{taken}{result}."
+            return taken
         faster = f"{fastest.name} was faster: {duration(_step_s(fastest))}"
-        return f"{taken}{result}. {faster}. {_what_differs(differences)}"
+        return f"{taken} {faster}. {_what_differs(differences)}"
     taken += f"{comparison(change.ratio, 'slower', 'faster')} ({_interval(change)})."
     if result == "faster":
         return taken

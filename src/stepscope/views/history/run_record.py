@@ -251,7 +251,7 @@ def _problem(finding: Mapping[str, Any]) -> TimeProblem:
 
 def _unchecked(run: Run, diagnosis: Diagnosis | None) -> frozenset[str] | None:
     if diagnosis is not None:
-        could_not_run = [check.id for check in diagnosis.considered if not check.has_run]
+        could_not_run = [check.id for check in diagnosis.considered if check.result != "passed"]
         return frozenset(could_not_run) if diagnosis.checks.examined else None
     checks = recorded_checks(run)
     if checks is None or not checks.examined:
