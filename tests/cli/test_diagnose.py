@@ -53,6 +53,8 @@ def test_a_healthy_run_has_a_healthy_verdict(capsys):
     told = r"^  No problem found by \d+ checks; \d+ could not run. \d\d\.\d ms a step\.$"
     assert re.search(told, page, re.MULTILINE)
     assert "input.exposed_wait: Steps wait for data 0.5% of the time" in page
+    assert re.search(r"^\d+ checks that do not apply to this run: see --json$", page, re.MULTILINE)
+    assert "dist.straggler" not in page
 
 
 def test_a_finding_that_was_muted_on_the_page_is_marked_and_is_not_the_verdict(capsys, store):
@@ -120,9 +122,15 @@ def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
     results = {check["id"]: check["result"] for check in told["checks"]}
     assert results["num.nonfinite"] == "finding"
     assert results["input.exposed_wait"] == "could not run"
-    assert set(results.values()) == {"finding", "passed", "could not run"}
+    assert set(results.values()) == {"finding", "passed", "could not run", "skipped"}
     assert all(check["why"] for check in told["checks"])
     assert told["earlier"] == []
+
+
+def test_as_many_checks_could_not_run_as_the_verdict_says(capsys):
+    report = json.loads(printed(capsys, "well", "--json"))
+    not_run = sum(check["result"] == "could not run" for check in report["checks"])
+    assert f"{not_run} could not run" in report["verdict"]["headline"]
 
 
 def test_earlier_findings_are_listed_separately(capsys, tmp_path):

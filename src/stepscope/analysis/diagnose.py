@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,15 +41,19 @@ WITHOUT_STEPS = RankWindow(
 """Stands for the ranks of a run that has logged no step, for detectors that can do without."""
 
 
+CheckResult = Literal["passed", "could not run", "skipped"]
+"""How a check without a finding ended: without enough evidence it could not run, and it is skipped where it
+does not apply to a run or is disabled."""
+
+
 @dataclass(frozen=True)
 class Considered:
-    """A problem that was checked and is not reported, and why."""
+    """A problem that is not reported, and why."""
 
     id: str
     title: str
     why_not: str
-    has_run: bool = True
-    """Whether there was enough evidence to check it."""
+    result: CheckResult = "passed"
 
 
 @dataclass(frozen=True)
@@ -113,10 +117,11 @@ class Diagnostician:
             if isinstance(result, Finding):
                 all_findings.append(result)
             else:
-                checked.append(Considered(detector.id, detector.title, result.sentence, result.has_run))
+                outcome: CheckResult = "passed" if result.has_run else "could not run"
+                checked.append(Considered(detector.id, detector.title, result.sentence, outcome))
         findings, symptoms = _separate_symptoms(all_findings, self._detectors)
         considered = sorted((*skipped, *checked, *symptoms), key=lambda check: check.id)
-        not_run = [check.id for check in checked if not check.has_run]
+        not_run = [check.id for check in checked if check.result != "passed"]
         checks = checks_of(window, len(checked) - len(not_run), not_run)
         segment = "" if window is None else window.segment
         return Diagnosis(tuple(findings), tuple(considered), checks, segment)
@@ -140,7 +145,7 @@ def diagnose(reader: Reader, run_id: str, settings: Mapping[str, Mapping[str, An
 
 
 def _skipped(detector: Detector | type[Detector], why: str) -> Considered:
-    return Considered(detector.id, detector.title, why, has_run=False)
+    return Considered(detector.id, detector.title, why, "skipped")
 
 
 def _examine_ranks(detector: Detector, window: Window | None) -> Finding | _NoFinding:

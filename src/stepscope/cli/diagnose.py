@@ -155,7 +155,7 @@ def _opinions(store: Runs, run: Run) -> tuple[frozenset[str], tuple[Feedback, ..
 
 
 def _checks(diagnosis: Diagnosis) -> list[dict[str, str]]:
-    """Every check: whether it has a finding, passed or could not run, and why."""
+    """Every check: whether it has a finding, passed, could not run or was skipped, and why."""
     with_finding = [
         {"id": finding.id, "title": finding.title, "result": "finding", "why": finding.headline}
         for finding in diagnosis.findings
@@ -164,7 +164,7 @@ def _checks(diagnosis: Diagnosis) -> list[dict[str, str]]:
         {
             "id": check.id,
             "title": check.title,
-            "result": "passed" if check.has_run else "could not run",
+            "result": check.result,
             "why": check.why_not,
         }
         for check in diagnosis.considered
@@ -187,11 +187,20 @@ def _page(report: Mapping[str, Any]) -> Iterator[str]:
         yield from _heading("earlier findings, not in the newest steps")
         for finding in report["earlier"]:
             yield from _wrapped(f"{finding['id']}: {text.safe(finding['headline'])}", "  ")
-    others = [check for check in report["checks"] if check["result"] != "finding"]
-    if others:
-        yield from _heading("checks passed, and checks that could not run")
-        for check in others:
+    yield from _other_checks(report["checks"])
+
+
+def _other_checks(checks: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    for result, title in (("passed", "checks passed"), ("could not run", "checks that could not run")):
+        chosen = [check for check in checks if check["result"] == result]
+        if chosen:
+            yield from _heading(title)
+        for check in chosen:
             yield from _wrapped(f"{check['id']}: {text.safe(check['why'])}", "  ", "faint")
+    skipped = sum(check["result"] == "skipped" for check in checks)
+    if skipped:
+        plural = "check that does" if skipped == 1 else "checks that do"
+        yield from _heading(f"{skipped} {plural} not apply to this run: see --json")
 
 
 def _history(history: Mapping[str, Any]) -> Iterator[str]:

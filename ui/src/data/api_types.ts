@@ -184,13 +184,13 @@ export interface components {
             title: string;
             items: components["schemas"]["ConfigItem"][];
         };
-        /** @description A problem that was checked and is not reported, and why. */
+        /** @description A problem that is not reported, and why. */
         Considered: {
             id: string;
             title: string;
             why_not: string;
-            /** @description Whether there was enough evidence to check it. */
-            has_run: boolean;
+            /** @enum {string} */
+            result: "passed" | "could not run" | "skipped";
         };
         /** @description The last lines a run printed that were asked for, and how many there are in all. */
         Console: {

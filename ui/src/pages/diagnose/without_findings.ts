@@ -8,7 +8,7 @@ export function withoutFindings(data: Pick<Findings, "considered" | "failure">):
   title: string;
   text: string;
 } {
-  const ran = data.considered.filter((check) => check.has_run).length;
+  const ran = data.considered.filter((check) => check.result === "passed").length;
   if (ran === 0) return { icon: "unknown", title: "No check could run", text: "The reasons are below." };
   return {
     icon: "check",
