@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,9 @@ from stepscope.schema.finding import Finding
 from stepscope.schema.run import Process
 from stepscope.store.mark_store import Feedback
 from stepscope.store.open import open_marks
+from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.run_figures import figures_of
+from tests.views.made import BEGUN_NS, Made, at
 
 WAITS = Finding(
     "input.exposed_wait", "Steps wait for data", "38% of each step is spent waiting for data.", "",
@@ -39,7 +42,8 @@ class Terminal:
     def process(self, **fields: object) -> Process:
         """The process as the agent knows it."""
         named = {"host": os.uname().nodename, "pid": self.training.pid, **fields}
-        return Process("r1", "resnet", "demo", "a", 0, role="rank", started_ns=1, **named)
+        times = {"started_ns": BEGUN_NS, "last_ns": at(200), "ended_ns": at(200)}
+        return Process("r1", "resnet", "demo", "a", 0, role="rank", **{**times, **named})
 
     def shown(self) -> str:
         """What has been written to it since the last call, without colours and line breaks."""
@@ -64,6 +68,28 @@ def terminal() -> Iterator[Terminal]:
     opened.close()
 
 
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    writer = Made(tmp_path)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def report(made: Made) -> Callable[..., None]:
+    """Reports on a run of 200 steps of a second."""
+    line = VerdictLine(made.folder, made.store)
+
+    def reported(process: Process, *arguments: Diagnosis, logs: dict | None = None, **options: bool) -> None:
+        with made.store.transaction():
+            made.store.put_process(process)
+        if not made.store.summaries(process.run_id):
+            made.log({"step_seconds": 1.0, "loss": 1.0, **(logs or {})}, range(200), run="r1", segment="a")
+        line.report(process, *arguments, **options)
+
+    return reported
+
+
 def diagnosis(*findings: Finding, checks: Checks = HEALTHY) -> Diagnosis:
     return Diagnosis(findings, (), checks)
 
@@ -74,33 +100,47 @@ WAITS_LINE = (
 )
 
 
-def test_the_verdict_is_written_once_after_100_steps_and_again_at_the_end(terminal, tmp_path: Path) -> None:
-    line, process = VerdictLine(tmp_path), terminal.process()
+def test_the_verdict_is_written_once_after_100_steps_and_again_at_the_end(terminal, report) -> None:
+    process = terminal.process()
     few = Checks(passed=12, is_timed=True, steady=60, examined=99)
-    line.report(process, diagnosis(WAITS, checks=few), has_ended=False)
+    report(process, diagnosis(WAITS, checks=few), has_ended=False)
     assert terminal.shown() == ""
-    line.report(process, diagnosis(WAITS), has_ended=False)
+    report(process, diagnosis(WAITS), has_ended=False)
     assert terminal.shown() == f"\x1b[K{WAITS_LINE}"
-    line.report(process, diagnosis(), has_ended=False)
+    report(process, diagnosis(), has_ended=False)
     assert terminal.shown() == ""
-    line.report(process, diagnosis(), has_ended=True)
+    report(process, diagnosis(), has_ended=True)
     assert "Healthy: 12 checks passed" in terminal.shown()
 
 
-def test_a_failure_comes_first(terminal, tmp_path: Path) -> None:
+def test_a_failure_comes_first(terminal, report) -> None:
     failed = terminal.process(status="failed", reason="ValueError: shapes differ")
-    VerdictLine(tmp_path).report(failed, diagnosis(WAITS), has_ended=True)
+    report(failed, diagnosis(WAITS), has_ended=True)
     assert terminal.shown().startswith(
         "\x1b[Kstepscope: resnet: The run failed: ValueError: shapes differ. Before that: 38% of each step"
     )
 
 
-def test_a_finding_that_was_muted_is_not_the_verdict(terminal, tmp_path: Path) -> None:
+def test_a_finding_that_was_muted_is_not_the_verdict(terminal, report, tmp_path: Path) -> None:
     marks = open_marks(tmp_path)
     marks.give_feedback(Feedback("demo", WAITS.id, "wrong", "r0", WAITS.headline, "", 1.0))
     marks.close()
-    VerdictLine(tmp_path).report(terminal.process(), diagnosis(WAITS), has_ended=True)
+    report(terminal.process(), diagnosis(WAITS), has_ended=True)
     assert "Healthy" in terminal.shown()
+
+
+def test_it_is_the_verdict_of_the_page_also_where_time_is_unexplained(terminal, report, made) -> None:
+    logs = {"step_seconds": 0.5, "gap/eval_seconds": 0.4}
+    report(terminal.process(status="finished"), diagnosis(), has_ended=True, logs=logs)
+    run = made.runs().run("r1")
+    verdict = verdict_for(run, (), figures_of(run), diagnosis())
+    assert "of wall time is evaluation" in verdict.headline
+    assert verdict.headline in terminal.shown()
+
+
+def test_losses_that_are_not_finite_are_mentioned_without_a_finding(terminal, report) -> None:
+    report(terminal.process(status="finished"), diagnosis(), has_ended=True, logs={"loss": float("nan")})
+    assert "200 losses are not finite" in terminal.shown()
 
 
 @pytest.mark.parametrize(
@@ -108,19 +148,19 @@ def test_a_finding_that_was_muted_is_not_the_verdict(terminal, tmp_path: Path) -
     [{"facts": {"shows_verdict": False}}, {"host": "elsewhere"}, {"pid": 2**22 + 1}],
     ids=["switched off", "on another machine", "already gone"],
 )
-def test_nothing_is_written_where_it_is_not_wanted_or_not_possible(terminal, tmp_path: Path, fields) -> None:
-    VerdictLine(tmp_path).report(terminal.process(**fields), diagnosis(WAITS), has_ended=True)
+def test_nothing_is_written_where_it_is_not_wanted_or_not_possible(terminal, report, fields) -> None:
+    report(terminal.process(**fields), diagnosis(WAITS), has_ended=True)
     assert terminal.shown() == ""
 
 
-def test_a_run_too_short_to_judge_is_not_mentioned(terminal, tmp_path: Path) -> None:
+def test_a_run_too_short_to_judge_is_not_mentioned(terminal, report) -> None:
     short = Checks(passed=3, is_timed=True, steady=5, examined=10)
-    VerdictLine(tmp_path).report(terminal.process(), diagnosis(checks=short), has_ended=True)
+    report(terminal.process(), diagnosis(checks=short), has_ended=True)
     assert terminal.shown() == ""
 
 
-def test_a_pipe_or_a_file_gets_nothing(tmp_path: Path) -> None:
+def test_a_pipe_or_a_file_gets_nothing(report) -> None:
     pipe = Terminal(is_terminal=False)
-    VerdictLine(tmp_path).report(pipe.process(), diagnosis(WAITS), has_ended=True)
+    report(pipe.process(), diagnosis(WAITS), has_ended=True)
     assert pipe.shown() == ""
     pipe.close()

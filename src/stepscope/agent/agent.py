@@ -71,7 +71,7 @@ class Agent:
         settings_of = self._run_settings.get
         self._alerting = Alerting(folder, store, settings_of)
         self._diagnosis = LiveDiagnosis(
-            store, lambda run_id: settings_of(run_id).detectors, now, report=VerdictLine(folder).report
+            store, lambda run_id: settings_of(run_id).detectors, now, report=VerdictLine(folder, store).report
         )
         self._targets = TargetWatch(store, settings_of, self._alerting.on_rows, now)
         listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis, self._targets)

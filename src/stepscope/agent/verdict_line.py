@@ -8,17 +8,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery.training_console import PROC, open_console, painted, wrapped
-from stepscope.analysis.verdict import RunState, verdict_of
 from stepscope.errors import StoreError
-from stepscope.schema.run import FAILED
 from stepscope.store.open import open_marks
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TextIO
 
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.analysis.verdict import Verdict
     from stepscope.schema.run import Process
+    from stepscope.store.base import Reader
 
 MIN_STEPS = 100
 COLOURS = {"critical": "1;31", "warning": "33", "notice": "36"}
@@ -31,8 +31,8 @@ TOO_EARLY = ("few_steps", "not_checked", "machine")
 class VerdictLine:
     """Writes verdicts for the runs of a store folder, as far as their trainings have a terminal."""
 
-    def __init__(self, folder: Path, proc: Path = PROC) -> None:
-        self._folder, self._proc = folder, proc
+    def __init__(self, folder: Path, store: Reader, proc: Path = PROC) -> None:
+        self._folder, self._store, self._proc = folder, store, proc
         self._reported: set[str] = set()
 
     def report(self, process: Process, diagnosis: Diagnosis, *, has_ended: bool) -> None:
@@ -42,40 +42,33 @@ class VerdictLine:
         is_here = process.host == os.uname().nodename
         if not (is_due and is_here and process.facts.get("shows_verdict", True)):
             return
-        verdict = self._verdict(process, diagnosis, has_ended=has_ended)
-        if verdict.id in TOO_EARLY:
-            return
-        self._reported.add(run_id)
-        if has_ended:
-            self._reported.discard(run_id)
-        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
-            self._write(process, verdict)
-
-    def _verdict(self, process: Process, diagnosis: Diagnosis, *, has_ended: bool) -> Verdict:
-        muted: frozenset[str] = frozenset()
-        with contextlib.closing(open_marks(self._folder)) as marks, contextlib.suppress(StoreError):
-            muted = marks.muted(process.run_id, process.project)
-        findings = [finding.as_dict() for finding in diagnosis.findings]
-        shown = [finding for finding in findings if muted.isdisjoint((finding["id"], finding["key"]))]
-        state = None
-        if process.status in FAILED:
-            state = RunState(
-                is_live=not has_ended,
-                status=process.status,
-                reason=process.reason,
-                points=diagnosis.checks.examined,
-            )
-        return verdict_of(shown, diagnosis.checks, state)
-
-    def _write(self, process: Process, verdict: Verdict) -> None:
         stream = open_console(process.pid, self._proc)
         if stream is None:
             return
-        with stream:
-            if not stream.isatty():
-                return
-            advice = f" Try: {', '.join(verdict.tries)}." if verdict.tries else ""
-            line = f"{process.name}: {verdict.headline}{advice} Details: stepscope diagnose "
-            text = "\n".join(wrapped(f"stepscope: {line}{shlex.quote(process.name)}", stream))
-            colour = COLOURS.get(verdict.severity)
-            stream.write(f"{CLEAR_LINE}{painted(text, colour, stream) if colour else text}\n")
+        with contextlib.suppress(OSError), stream:  # the terminal may be closed
+            if stream.isatty():
+                self._write(process, self._verdict(process, diagnosis), stream, is_last=has_ended)
+
+    def _verdict(self, process: Process, diagnosis: Diagnosis) -> Verdict:
+        # Lazy: views compute it, as for page and commands; without a terminal, an agent loads none.
+        from stepscope.views.overview.run_verdict import verdict_for
+        from stepscope.views.run_context import stored_run
+        from stepscope.views.run_figures import figures_of
+
+        muted: frozenset[str] = frozenset()
+        with contextlib.closing(open_marks(self._folder)) as marks, contextlib.suppress(StoreError):
+            muted = marks.muted(process.run_id, process.project)
+        run = stored_run(self._store, process.run_id)
+        return verdict_for(run, muted, figures_of(run), diagnosis)
+
+    def _write(self, process: Process, verdict: Verdict, stream: TextIO, *, is_last: bool) -> None:
+        if verdict.id in TOO_EARLY:
+            return
+        self._reported.add(process.run_id)
+        if is_last:
+            self._reported.discard(process.run_id)
+        advice = f" Try: {', '.join(verdict.tries)}." if verdict.tries else ""
+        line = f"{process.name}: {verdict.headline}{advice} Details: stepscope diagnose "
+        text = "\n".join(wrapped(f"stepscope: {line}{shlex.quote(process.name)}", stream))
+        colour = COLOURS.get(verdict.severity)
+        stream.write(f"{CLEAR_LINE}{painted(text, colour, stream) if colour else text}\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from stepscope.schema.run import LIVE
+from stepscope.reading import Run
+from stepscope.schema.run import LIVE, RunInfo, segments_of
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.machine.gpu_names import own_gpus
 from stepscope.views.metrics.series_summaries import SeriesSummaries
@@ -16,8 +17,8 @@ from stepscope.views.steps.step_values import step_seconds
 if TYPE_CHECKING:
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.devices.gpu import GpuFacts
-    from stepscope.reading import Run
     from stepscope.schema.record import Event
+    from stepscope.store.base import Reader
     from stepscope.views.metrics.series_summaries import HostDevice
     from stepscope.views.run_figures import RunFigures
     from stepscope.views.runs.marks import Marks
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 MAX_RANKS = 16
 """Maximum number of ranks whose steps are read one by one; sums cover all ranks."""
+
+
+def stored_run(reader: Reader, run_id: str) -> Run:
+    """Returns a run as its processes recorded it, for an agent, which needs no name and project."""
+    return Run(RunInfo(run_id, run_id, "", 0, segments_of(reader.processes(run_id))), reader)
 
 
 class RunContext:

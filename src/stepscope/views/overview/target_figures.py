@@ -10,16 +10,15 @@ import numpy as np
 from stepscope.analysis.change_points import MAX_WARM_UP_STEPS, warm_up_length
 from stepscope.config.sections import Targets, recorded_targets
 from stepscope.number_format import number
-from stepscope.reading import Run
 from stepscope.schema.keys import STEP_SECONDS
-from stepscope.schema.run import RunInfo, deciding_process, segments_of
+from stepscope.schema.run import deciding_process
 from stepscope.views.energy.energy import energy_of, recorded_prices
 from stepscope.views.energy.figure import Figure, unknown
 from stepscope.views.formatting import duration
 from stepscope.views.overview.tile import State  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.overview.tile_gpu import CPU, utilization_by_gpu, utilization_by_host
 from stepscope.views.overview.tile_steps import MIN_JUDGED, NO_STEPS, TOO_FEW, work_per_step
-from stepscope.views.run_context import RunContext
+from stepscope.views.run_context import RunContext, stored_run
 from stepscope.views.run_figures import UTILIZATION
 from stepscope.views.runs.marks import NoMarks
 from stepscope.views.runs.run_rows import eta_s
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.config.sections import Energy
+    from stepscope.reading import Run
     from stepscope.store.base import Reader, SeriesSummary
     from stepscope.views.metrics.series_summaries import HostDevice
 
@@ -102,8 +102,7 @@ def cost_so_far(reader: Reader, run_id: str, energy: Energy, now_ns: int) -> flo
 
 
 def _context(reader: Reader, run_id: str, now_ns: int) -> RunContext:
-    segments = segments_of(reader.processes(run_id))
-    return RunContext(Run(RunInfo(run_id, run_id, "", 0, segments), reader), NoMarks(), now_ns)
+    return RunContext(stored_run(reader, run_id), NoMarks(), now_ns)
 
 
 def _rates(targets: Targets) -> list[tuple[TargetId, float]]:
