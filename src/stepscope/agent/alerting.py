@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepscope.agent.containment import Containment
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.alerts.defaults import all_rules, default_rules
 from stepscope.alerts.delivery.delivery import Channels, Delivery
@@ -16,7 +17,7 @@ from stepscope.alerts.engine import Engine
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.target_rules import target_rules
-from stepscope.errors import ConfigError, StoreError
+from stepscope.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -80,7 +81,7 @@ class Alerting:
             now_ns,
             PageRules(folder),
         )
-        self._failed_parts: set[str] = set()
+        self._containment = Containment("alerts may be missing")
         self._evaluation_cost = CpuShare(MAX_SHARE, MAX_PAUSE_S)
         self._has_new_events = False
         """Whether a process has changed its status, or an event has come: more than rows."""
@@ -93,7 +94,7 @@ class Alerting:
 
     def on_rows(self, table: Table) -> None:
         """Takes rows that are in the store, or were read from the machine."""
-        self._contain("rows", lambda: self._engine.take(table))
+        self._containment.run("Alerting on rows", lambda: self._engine.take(table))
 
     def on_process(self, process: Process) -> None:
         """Takes the new status of a process."""
@@ -103,12 +104,12 @@ class Alerting:
             self._statuses[process_key] = process.status
         if process.ended_ns is not None:
             del self._statuses[process_key]
-        self._contain("processes", lambda: self._engine.follow(process))
+        self._containment.run("Alerting on processes", lambda: self._engine.follow(process))
 
     def on_event(self, run_id: str, event: Event) -> None:
         """Takes an event of a run."""
         self._has_new_events = True
-        self._contain("events", lambda: self._engine.hear(run_id, event))
+        self._containment.run("Alerting on events", lambda: self._engine.hear(run_id, event))
 
     def uses_any(self, keys: Collection[str]) -> bool:
         """Whether a rule of any run uses one of these metrics."""
@@ -125,7 +126,7 @@ class Alerting:
 
     def _evaluate(self, act: Callable[[], None]) -> None:
         with self._evaluation_cost.measure():
-            self._contain("rules", act)
+            self._containment.run("Evaluating alert rules", act)
 
     def tick(self) -> None:
         """Runs one round; never blocks."""
@@ -134,21 +135,11 @@ class Alerting:
         if self._engine.has_posted:
             self._engine.has_posted = False
             self._delivery.has_news = True
-        self._contain("delivery", self._delivery.tick)
+        self._containment.run("Delivering notices", self._delivery.tick)
 
     def close(self) -> None:
         """Closes the channels."""
         self._delivery.close()
-
-    def _contain(self, part: str, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except (OSError, StoreError):
-            raise
-        except Exception:
-            if part not in self._failed_parts:
-                self._failed_parts.add(part)
-                log.exception("Alerting failed (%s). The agent goes on; alerts may be missing.", part)
 
     def _plan_of(self, run_id: str) -> _Plan:
         settings = self._settings_of(run_id)

@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepscope.errors import ConfigError, StoreError
+from stepscope.agent.containment import Containment
+from stepscope.errors import ConfigError
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.schema.record import Event
 from stepscope.schema.run import LIVE
@@ -97,8 +98,7 @@ class _WatchedRun:
 class LiveDiagnosis:
     """Follows what is stored, and diagnoses each run that has new steps.
 
-    A failure in here is logged once and contained: records matter more than a diagnosis. Disk and database
-    errors are raised, and the agent retries the whole round.
+    A failure in here is logged once and contained.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LiveDiagnosis:
         self._runs: dict[str, _WatchedRun] = {}
         self._diagnosticians: dict[str, Diagnostician] = {}
         """By their options; most runs have none."""
-        self._failed = False
+        self._containment = Containment("findings may be missing")
         self._budget_s, self._budget_at = MAX_BUDGET_S, now()
 
     def on_rows(self, table: Table) -> None:
@@ -180,14 +180,7 @@ class LiveDiagnosis:
         run.due_at = now + max(EVERY_S, spent_s / share)
 
     def _contain(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except (OSError, StoreError):
-            raise
-        except Exception:
-            if not self._failed:
-                self._failed = True
-                log.exception("The diagnosis failed. The agent goes on; findings may be missing.")
+        self._containment.run("The diagnosis", act)
 
     def _restore_open(self, run_id: str) -> None:
         """Reads the findings that an earlier agent or segment has left open."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from dataclasses import dataclass
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.agent.containment import Containment
 from stepscope.agent.cpu_share import CpuShare
 from stepscope.alerts.target_rules import COST, PREFIX
 from stepscope.config.sections import Targets
-from stepscope.errors import StoreError
 from stepscope.exporters.base import Table
 from stepscope.schema.run import LIVE
 from stepscope.schema.series import Source
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.store.base import Store
-
-log = logging.getLogger("stepscope.agent")
 
 EVERY_S = 10.0
 """How often the figures of a run are computed while it makes steps."""
@@ -58,8 +55,7 @@ class _WatchedRun:
 class TargetWatch:
     """Passes the current figures of runs with targets to the alert rules, as metrics that are not stored.
 
-    A failure in here is logged once and contained. Disk and database errors are raised, and the agent retries
-    the whole round.
+    A failure in here is logged once and contained.
     """
 
     def __init__(
@@ -78,7 +74,7 @@ class TargetWatch:
         self._live: dict[str, set[tuple[str, int, int]]] = {}
         """The live processes of each run."""
         self._cpu = CpuShare(MAX_SHARE, MAX_PAUSE_S, now, cpu_s)
-        self._failed = False
+        self._containment = Containment("alerts may be missing")
 
     def on_process(self, process: Process) -> None:
         """Takes a process of a run, or its new status."""
@@ -131,17 +127,8 @@ class TargetWatch:
             return
         run_id = min(due, key=due.__getitem__)
         with self._cpu.measure():
-            self._contain(lambda: self._pass_figures(run_id, self._runs[run_id], now))
-
-    def _contain(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except (OSError, StoreError):
-            raise
-        except Exception:
-            if not self._failed:
-                self._failed = True
-                log.exception("Targets cannot be judged. The agent goes on; alerts may be missing.")
+            run = self._runs[run_id]
+            self._containment.run("Judging targets", lambda: self._pass_figures(run_id, run, now))
 
     def _pass_figures(self, run_id: str, run: _WatchedRun, now: float) -> None:
         # Lazy: the figures are those that views show, and an agent whose runs have no targets loads no views.
