@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.schema.keys import PHASES, device_key, phase_key
+from stepscope.analysis.change_points import warm_up_length
+from stepscope.schema.keys import PHASES, STEP_SECONDS, device_key, phase_key
 from stepscope.steps.ranks.gradients_ready import WAIT_SECONDS
 from stepscope.steps.ranks.sharded import wait_key
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepscope.reading import Run
-
-WARM_UP = 3
-"""First steps that are left out: ranks warm up at different speeds."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,8 @@ class RankLateness:
 def phase_medians(run: Run) -> dict[int, dict[str, float]]:
     """Returns the median seconds of each phase by rank, without the time it waits for other ranks.
 
-    GPU times are used where they were recorded, because the host runs ahead of the GPU.
+    GPU times are used where they were recorded, because the host runs ahead of the GPU. The warm-up of each
+    rank is left out.
     """
     infos = {info.key: info for info in run.keys()}
     key_of = device_key if device_key("forward") in infos else phase_key
@@ -45,13 +44,12 @@ def phase_medians(run: Run) -> dict[int, dict[str, float]]:
         waits = {"backward": WAIT_SECONDS}
     medians: dict[int, dict[str, float]] = {}
     for rank in sorted(infos[key_of("forward")].ranks) if key_of("forward") in infos else ():
+        times = _RankTimes(run, rank)
         medians[rank] = {
-            phase: _median(run, rank, key_of(phase), waits.get(phase))
-            for phase in PHASES
-            if key_of(phase) in infos
+            phase: times.median(key_of(phase), waits.get(phase)) for phase in PHASES if key_of(phase) in infos
         }
         if WAIT_SECONDS in infos:
-            medians[rank]["wait"] = _median(run, rank, WAIT_SECONDS)
+            medians[rank]["wait"] = times.median(WAIT_SECONDS)
     return medians
 
 
@@ -72,12 +70,22 @@ def lateness(medians: Mapping[int, Mapping[str, float]]) -> RankLateness | None:
     return RankLateness(late, seconds, phase, excess[phase])
 
 
-def _median(run: Run, rank: int, key: str, wait: str | None = None) -> float:
-    """Returns the median of a key, minus the time that the rank waits within it."""
-    points = run.series(key, rank, device="")
-    values = points.values
-    if wait is not None:
-        waited = run.series(wait, rank, device="")
-        by_step = dict(zip(waited.steps.tolist(), waited.values.tolist(), strict=True))
-        values = values - [by_step.get(step, 0.0) for step in points.steps.tolist()]
-    return float(np.median(values[WARM_UP:])) if len(points) > WARM_UP else 0.0
+class _RankTimes:
+    """Reads the times of one rank, without its warm-up."""
+
+    def __init__(self, run: Run, rank: int) -> None:
+        self._run, self._rank = run, rank
+        steps = run.series(STEP_SECONDS, rank, device="")
+        skipped = warm_up_length(steps.values)
+        self._begin = steps.steps[skipped] if len(steps) > skipped else 0
+
+    def median(self, key: str, wait_key: str | None = None) -> float:
+        """Returns the median of a key, minus the time that the rank waits within it."""
+        points = self._run.series(key, self._rank, device="")
+        values = points.values
+        if wait_key is not None:
+            waited = self._run.series(wait_key, self._rank, device="")
+            by_step = dict(zip(waited.steps.tolist(), waited.values.tolist(), strict=True))
+            values = values - [by_step.get(step, 0.0) for step in points.steps.tolist()]
+        steady = values[points.steps >= self._begin]
+        return float(np.median(steady)) if len(steady) else 0.0
