@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from stepscope.filesystem import MOUNTS, is_network, kind_of, read_regular
+from stepscope.filesystem import MOUNTS, atomic_file, is_network, kind_of, read_regular
 
 FILE_NAME = "store.sqlite"
 POINTER_NAME = "store.url"
@@ -36,7 +36,8 @@ def point_to(folder: Path, url: str) -> None:
     content = f"{SCHEME}{path}\n"
     if not pointer.exists() or os.fsdecode(read_regular(pointer)) != content:
         folder.mkdir(parents=True, exist_ok=True)
-        pointer.write_text(content)
+        with atomic_file(pointer) as new:
+            new.write_text(content)
 
 
 def _cache_folder() -> Path:
