@@ -17,15 +17,14 @@ from stepscope.errors import NotFound, StoreError
 from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
 from stepscope.views.history.run_history import history_of
-from stepscope.views.overview.run_findings import feedback_on
-from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.overview.run_findings import checks_of, feedback_on
+from stepscope.views.overview.run_verdict import is_muted, verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.reading import Run, Runs
     from stepscope.store.mark_store import Feedback, Opinion
 
@@ -131,7 +130,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         # The short answer: the first remedy, and what it is estimated to gain.
         remedy = next(iter(finding["remedies"]), {"text": "", "code": None})
         finding.update(gain=finding["estimate"], remedy=remedy["text"], code=remedy["code"])
-        finding["muted"] = not muted.isdisjoint((finding["id"], finding["key"]))
+        finding["muted"] = is_muted(finding, muted)
     return {
         "run": run.id,
         "name": run.name,
@@ -139,7 +138,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         "verdict": verdict_for(run, muted, figures_of(run), diagnosis).as_dict(),
         "findings": current,
         "earlier": [{**finding, "open": False} for finding in stored.values()],
-        "checks": _checks(diagnosis),
+        "checks": [asdict(check) for check in checks_of(diagnosis)],
         "history": asdict(history.answer),
         "feedback": [asdict(given) for given in feedback],
     }
@@ -152,24 +151,6 @@ def _opinions(store: Runs, run: Run) -> tuple[frozenset[str], tuple[Feedback, ..
             return marks.muted(run.id, run.project), marks.feedback(run.project)
         except StoreError:
             return frozenset(), ()
-
-
-def _checks(diagnosis: Diagnosis) -> list[dict[str, str]]:
-    """Every check: whether it has a finding, passed, could not run or was skipped, and why."""
-    with_finding = [
-        {"id": finding.id, "title": finding.title, "result": "finding", "why": finding.headline}
-        for finding in diagnosis.findings
-    ]
-    others = [
-        {
-            "id": check.id,
-            "title": check.title,
-            "result": check.result,
-            "why": check.why_not,
-        }
-        for check in diagnosis.considered
-    ]
-    return sorted((*with_finding, *others), key=lambda check: check["id"])
 
 
 def _page(report: Mapping[str, Any]) -> Iterator[str]:

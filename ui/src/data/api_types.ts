@@ -128,6 +128,17 @@ export interface components {
             /** @enum {string} */
             per: "rank" | "device" | "host" | "none";
         };
+        /** @description What one check of a run resulted in. */
+        Check: {
+            id: string;
+            title: string;
+            /**
+             * @description `skipped` where it does not apply to the run or is disabled.
+             * @enum {string}
+             */
+            result: "finding" | "passed" | "could not run" | "skipped";
+            why: string;
+        };
         /** @description A condition to check, and the run to evaluate it in. */
         CheckedCondition: {
             when: string;
@@ -183,14 +194,6 @@ export interface components {
         ConfigSection: {
             title: string;
             items: components["schemas"]["ConfigItem"][];
-        };
-        /** @description A problem that is not reported, and why. */
-        Considered: {
-            id: string;
-            title: string;
-            why_not: string;
-            /** @enum {string} */
-            result: "passed" | "could not run" | "skipped";
         };
         /** @description The last lines a run printed that were asked for, and how many there are in all. */
         Console: {
@@ -393,14 +396,13 @@ export interface components {
             from: number | null;
             to: number | null;
         };
-        /** @description The findings of a run, and the checks that passed. */
+        /** @description The findings of a run, and all checks. */
         Findings: {
             verdict: components["schemas"]["Verdict"];
             /** @description Why the run failed; null if it did not. */
             failure: components["schemas"]["Failure"] | null;
             findings: components["schemas"]["Finding"][];
-            /** @description Checks that passed, or could not run. */
-            considered: components["schemas"]["Considered"][];
+            checks: components["schemas"]["Check"][];
             /** @description People's opinions on findings in the project of the run. */
             feedback: components["schemas"]["Feedback"][];
             /** @description How the run compares with similar earlier runs of its project. */
@@ -1152,13 +1154,13 @@ export type ChangedRuns = components['schemas']['ChangedRuns'];
 export type ChannelDelivery = components['schemas']['ChannelDelivery'];
 export type ChannelRow = components['schemas']['ChannelRow'];
 export type ChartSpec = components['schemas']['ChartSpec'];
+export type Check = components['schemas']['Check'];
 export type CheckedCondition = components['schemas']['CheckedCondition'];
 export type Columns = components['schemas']['Columns'];
 export type Comparison = components['schemas']['Comparison'];
 export type ConfigDifference = components['schemas']['ConfigDifference'];
 export type ConfigItem = components['schemas']['ConfigItem'];
 export type ConfigSection = components['schemas']['ConfigSection'];
-export type Considered = components['schemas']['Considered'];
 export type Console = components['schemas']['Console'];
 export type ConsoleLine = components['schemas']['ConsoleLine'];
 export type Delivered = components['schemas']['Delivered'];

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from stepscope.analysis.diagnose import Considered  # noqa: TC001 - the schema of the API reads it
 from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
 from stepscope.errors import NotFound
 from stepscope.schema import finding as schema
@@ -15,12 +14,13 @@ from stepscope.store.mark_store import Feedback
 from stepscope.views.history.run_history import RunHistory, history_of
 from stepscope.views.logs.console_lines import Failure  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.logs.run_failure import failure_of
-from stepscope.views.overview.run_verdict import findings_of, verdict_for
+from stepscope.views.overview.run_verdict import findings_of, is_muted, verdict_for
 from stepscope.views.runs.run_rows import FigureCache
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.reading import Run
     from stepscope.store.mark_store import Opinion
     from stepscope.views.history.run_history import ProjectHistory
@@ -84,15 +84,25 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Check:
+    """What one check of a run resulted in."""
+
+    id: str
+    title: str
+    result: Literal["finding", "passed", "could not run", "skipped"]
+    """`skipped` where it does not apply to the run or is disabled."""
+    why: str
+
+
+@dataclass(frozen=True)
 class Findings:
-    """The findings of a run, and the checks that passed."""
+    """The findings of a run, and all checks."""
 
     verdict: Verdict
     failure: Failure | None
     """Why the run failed; None if it did not."""
     findings: tuple[Finding, ...]
-    considered: tuple[Considered, ...]
-    """Checks that passed, or could not run."""
+    checks: tuple[Check, ...]
     feedback: tuple[Feedback, ...]
     """People's opinions on findings in the project of the run."""
     history: RunHistory
@@ -116,10 +126,19 @@ def findings_page_of(
         verdict=verdict_for(run, muted, cache.of(run, now_ns), diagnosis),
         failure=failure_of(run),
         findings=tuple(_with_history(finding, history) for finding in shown),
-        considered=diagnosis.considered,
+        checks=checks_of(diagnosis),
         feedback=marks.feedback(run.project),
         history=history.answer,
     )
+
+
+def checks_of(diagnosis: Diagnosis) -> tuple[Check, ...]:
+    """Returns the result of every check, by its id."""
+    checks = [
+        *(Check(found.id, found.title, "finding", found.headline) for found in diagnosis.findings),
+        *(Check(other.id, other.title, other.result, other.why_not) for other in diagnosis.considered),
+    ]
+    return tuple(sorted(checks, key=lambda check: check.id))
 
 
 def _with_history(finding: Finding, history: ProjectHistory) -> Finding:
@@ -151,12 +170,11 @@ def _finding(stored: Mapping[str, Any], muted: Collection[str]) -> Finding | Non
     """Returns a finding; None if another program has stored something else under this name."""
     document = {name: stored.get(name, empty) for name, empty in _NOT_STORED.items()}
     chart, estimate = document["chart"], document["estimate"]
-    names = {str(document["id"]), str(document["key"])}
     try:
         return Finding(
             **{
                 **document,
-                "muted": not names.isdisjoint(muted),
+                "muted": is_muted(document, muted),
                 "evidence": tuple(_part(Evidence, part) for part in document["evidence"]),
                 "chart": None if chart is None else FindingChart(chart["keys"], chart["from"], chart["to"]),
                 "remedies": tuple(_part(Remedy, part) for part in document["remedies"]),

@@ -56,7 +56,7 @@ def findings_of(run: Run, diagnosis: Diagnosis | None = None) -> list[dict[str, 
 
 def shown_findings(findings: Iterable[dict[str, Any]], muted: Collection[str]) -> list[dict[str, Any]]:
     """Returns the findings that are open and not muted."""
-    return [finding for finding in findings if _is_shown(finding, muted)]
+    return [finding for finding in findings if is_open(finding) and not is_muted(finding, muted)]
 
 
 def state_of(run: Run, figures: RunFigures, muted: Collection[str] = ()) -> RunState:
@@ -85,6 +85,7 @@ def is_open(finding: Mapping[str, Any]) -> bool:
     return bool(finding.get("open", finding.get("closed_ns") is None))
 
 
-def _is_shown(finding: Mapping[str, Any], muted: Collection[str]) -> bool:
+def is_muted(finding: Mapping[str, Any], muted: Collection[str]) -> bool:
+    """Returns whether people have muted a finding, in its run or its project."""
     names = {str(finding.get(name, "")) for name in ("id", "key", "problem")}
-    return is_open(finding) and not finding.get("muted") and names.isdisjoint(muted)
+    return bool(finding.get("muted")) or not names.isdisjoint(muted)

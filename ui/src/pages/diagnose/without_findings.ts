@@ -3,12 +3,12 @@ import { count } from "../../format";
 import type { IconName } from "../../parts/icons";
 
 /** The message where there are no findings: a tick only if any check has run. */
-export function withoutFindings(data: Pick<Findings, "considered" | "failure">): {
+export function withoutFindings(data: Pick<Findings, "checks" | "failure">): {
   icon: IconName;
   title: string;
   text: string;
 } {
-  const ran = data.considered.filter((check) => check.result === "passed").length;
+  const ran = data.checks.filter((check) => check.result === "passed").length;
   if (ran === 0) return { icon: "unknown", title: "No check could run", text: "The reasons are below." };
   return {
     icon: "check",
