@@ -79,7 +79,11 @@ def test_the_list_of_modules_is_that_of_the_package() -> None:
 def test_the_drawing_has_every_room_and_no_path_that_is_not_there() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     drawing = text.split("```")[1]
+    rooms = {path.parent.relative_to(PACKAGE).parts[0] for path in MODULES if path.parent != PACKAGE}
+    assert rooms == set(ROOMS)
     assert [room for room in ROOMS if f"{room}/" not in drawing] == []
+    modules = {path.stem for path in MODULES if path.parent == PACKAGE} - {"__init__", "__main__", "version"}
+    assert [name for name in sorted(modules) if f"`{name}`" not in text and f"{name}.py" not in text] == []
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py)?)`", text)
     places = (PACKAGE, ROOT)
     missing = [name for name in named if "/" in name and not any((place / name).exists() for place in places)]
