@@ -1,6 +1,6 @@
 // Actions on alert rules, for any page.
 
-import { api, type AlertRule, type NewRule } from "../data";
+import { api, type RuleRow, type NewRule } from "../data";
 import { asApiError } from "./resource.svelte";
 import { toast } from "./toasts.svelte";
 
@@ -20,7 +20,7 @@ export async function putRule(name: string, body: NewRule): Promise<void> {
 }
 
 /** The request body that recreates a rule. */
-export function bodyOf(rule: AlertRule): Required<NewRule> {
+export function bodyOf(rule: RuleRow): Required<NewRule> {
   const { severity, message, advice, clear, cooldown, remind, channels, resolve, enabled, run, project } = rule;
   const terms = { when: rule.condition, for: rule.for, clear, cooldown, remind, run, project };
   return { ...terms, severity, message, advice, channels, resolve, enabled };
@@ -42,7 +42,7 @@ export function switchRule(name: string, enabled: boolean): Promise<void> {
 }
 
 /** Deletes a rule that was created on the page, with undo. */
-export function deleteRule(rule: AlertRule): Promise<void> {
+export function deleteRule(rule: RuleRow): Promise<void> {
   const work = api.del(at(rule.name)).then(() => void (ruleChanges.count += 1));
   const undo = (): void => void tried(putRule(rule.name, bodyOf(rule)), `Restored “${rule.name}”`);
   return tried(work, `Deleted “${rule.name}”`, rule.problem ? null : undo);

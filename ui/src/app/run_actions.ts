@@ -1,11 +1,11 @@
 // Actions on runs, for any page.
 
-import { api, type MarksChange, type NewFeedback, type RunRow } from "../data";
+import { api, type NewMarks, type NewFeedback, type RunRow } from "../data";
 import { asApiError } from "./resource.svelte";
 import { toast } from "./toasts.svelte";
 
 /** Changes the marks of a run; shows a message if that fails. */
-export async function changeMarks(run: string, change: MarksChange): Promise<RunRow | null> {
+export async function changeMarks(run: string, change: NewMarks): Promise<RunRow | null> {
   try {
     return await api.put<RunRow>(`runs/${encodeURIComponent(run)}/marks`, change);
   } catch (error) {

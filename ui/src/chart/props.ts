@@ -1,6 +1,6 @@
 // The properties of the chart components.
 
-import type { ChartSpec, EventMark, Heatmap, HistogramBin, StepBar } from "../data/types";
+import type { ChartSpec, EventMark, Heatmap, HistogramBar, StepBar } from "../data/types";
 import type { Grouped } from "./series/run_groups";
 import type { ChartSync, Range } from "./control/sync";
 
@@ -76,7 +76,7 @@ export interface SparklineProps {
 }
 
 export interface HistogramProps {
-  bins: HistogramBin[];
+  bins: HistogramBar[];
   unit?: string;
   title: string;
   marks?: { label: string; value: number }[];

@@ -3,7 +3,7 @@
 // Step-like axes (step, epoch, samples, tokens) request series by step, the others by time. An axis that counts
 // something other than steps is mapped through a series that has the count at each step.
 
-import type { Axis, AxisName, Segment, Series, SeriesAxis } from "./types";
+import type { AxisChoice, AxisName, Segment, Series, SeriesAxis } from "./types";
 
 export const AXIS_NAMES: AxisName[] = ["step", "epoch", "samples", "tokens", "active", "process", "wall"];
 
@@ -27,7 +27,7 @@ export function storedAxis(name: AxisName): SeriesAxis {
 }
 
 /** Why an axis cannot be used; null if it can. */
-export function whyNot(axes: readonly Axis[], name: AxisName): string | null {
+export function whyNot(axes: readonly AxisChoice[], name: AxisName): string | null {
   if (axes.length === 0) return name === "step" || name === "wall" ? null : "The run has not been read yet.";
   const axis = axes.find((candidate) => candidate.name === name);
   return axis ? axis.why_not : `This run has no axis of ${WORDS[name].toLowerCase()}.`;

@@ -4,14 +4,9 @@
 import type {
   AxisChoice,
   Cell,
-  Fault,
   Figure,
   Finding,
-  GpuNow,
   GroupCell,
-  HistogramBar,
-  KeyRow,
-  NewMarks,
   NewRule as RuleBody,
   PointsOfSeries,
   RuleRow,
@@ -19,7 +14,6 @@ import type {
   RunRow,
   SeriesHeader,
   SeriesPart,
-  SilenceRow,
   StreamEvents,
 } from "./api_types";
 
@@ -34,17 +28,8 @@ export type NewRule = Omit<RuleBody, "when"> & { when?: string };
 /** The schema says that the configuration is an object, not how deep it goes. */
 export type RunConfig = Omit<RunConfigAnswer, "config"> & { config: Tree };
 export type AxisName = AxisChoice["name"];
-export type Axis = AxisChoice;
 export type RuleOrigin = RuleRow["origin"];
-export type AlertRule = RuleRow;
-export type Silence = SilenceRow;
-export type FilterFault = Fault;
-export type DeviceNow = GpuNow;
-export type KeyInfo = KeyRow;
-export type HistogramBin = HistogramBar;
-export type ComparisonCell = Cell;
 export type ComparedFigure<C extends Cell | GroupCell> = Omit<Figure, "cells"> & { cells: C[] };
-export type MarksChange = NewMarks;
 export type StreamEventName = keyof StreamEvents;
 
 export type SeriesAxis = SeriesHeader["axis"];

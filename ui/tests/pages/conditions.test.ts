@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { KeyInfo } from "../../src/data";
+import type { KeyRow } from "../../src/data";
 import { marked, proposals, standing, timeWords, channelText, ruleText, wordAt } from "../../src/pages/alerts/conditions";
 
-const key = (name: string, help = ""): KeyInfo =>
-  ({ key: name, help, last: 1.5, group: "", unit: "", axis: "step", points: 1, places: [] }) as unknown as KeyInfo;
+const key = (name: string, help = ""): KeyRow =>
+  ({ key: name, help, last: 1.5, group: "", unit: "", axis: "step", points: 1, places: [] }) as unknown as KeyRow;
 const KEYS = [key("val/loss"), key("loss", "What is minimised."), key("top-1"), key("gpu/power_watts")];
 const NOW = {
   ...{ run_id: "r-1", run: "r", live: true, is_true: false, subjects: 1, true: 0, key: "loss" },

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { KeyInfo } from "../../src/data";
+import type { KeyRow } from "../../src/data";
 import { groupsOf } from "../../src/pages/metrics/groups";
 
-const infos = (...keys: string[]): KeyInfo[] =>
-  keys.map((key) => ({ key, group: key.split("/").slice(0, -1).join("/") }) as KeyInfo);
+const infos = (...keys: string[]): KeyRow[] =>
+  keys.map((key) => ({ key, group: key.split("/").slice(0, -1).join("/") }) as KeyRow);
 
-const grouped = (keys: KeyInfo[], filter = ""): Record<string, string[]> =>
+const grouped = (keys: KeyRow[], filter = ""): Record<string, string[]> =>
   Object.fromEntries(groupsOf(keys, filter).map(({ name, keys }) => [name, keys.map(({ key }) => key)]));
 
 describe("groups of metrics", () => {

@@ -4,7 +4,7 @@ import { axisMap, StepClock, storedAxis, whyNot, type AxisMap } from "../../data
 import type { LiveStream } from "../../data/live";
 import { fetchSeries } from "../../data/series";
 import { NO_SMOOTHING, type Smoothing } from "../../data/smoothing";
-import type { Axis, AxisName, Segment, Series, SeriesAxis } from "../../data/types";
+import type { AxisChoice, AxisName, Segment, Series, SeriesAxis } from "../../data/types";
 import type { Bounds } from "../series/y_bounds";
 import type { Mergeable } from "../series/merge";
 
@@ -45,7 +45,7 @@ export interface ChartActions {
 
 export interface SyncOptions {
   stream?: LiveStream | null;
-  axes?: Axis[];
+  axes?: AxisChoice[];
   /** Of the run that is shown; `setSegments` sets those of others. */
   segments?: Segment[];
   actions?: ChartActions;
@@ -82,7 +82,7 @@ export class ChartSync {
   readonly clock = new StepClock();
   private readonly offers = new Set<readonly Mergeable[]>();
   private base: Spot | null = null;
-  private axisList: Axis[];
+  private axisList: AxisChoice[];
   private segmentsByRun = new Map<string, Segment[]>();
   private readonly mappings = new Map<string, Series | null>();
   private readonly extents = new Map<unknown, Range>();
@@ -108,11 +108,11 @@ export class ChartSync {
     return this.current;
   }
 
-  get axes(): Axis[] {
+  get axes(): AxisChoice[] {
     return this.axisList;
   }
 
-  set axes(axes: Axis[]) {
+  set axes(axes: AxisChoice[]) {
     this.axisList = axes;
     this.mappings.clear();
     this.notify();

@@ -1,7 +1,7 @@
 // Texts of the rule editor about a condition, and suggestions while it is typed.
 
 import { keyInCondition } from "../../data/condition";
-import type { FilterFault, KeyInfo, NewRule, RuleCheck } from "../../data";
+import type { Fault, KeyRow, NewRule, RuleCheck } from "../../data";
 import { number } from "../../format";
 
 const WINDOWED = "mean median p90 p95 p99 min max sum count std delta rate slope nonfinite last first".split(" ");
@@ -29,7 +29,7 @@ export function wordAt(text: string, cursor: number): { begin: number; typed: st
 }
 
 /** At most eight suggestions for a word: metrics of the run, then functions. */
-export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
+export function proposals(typed: string, keys: readonly KeyRow[]): Proposal[] {
   const word = typed.replace(/^`/, "").toLowerCase();
   if (!typed) return [];
   const metrics = keys.map(({ key, help, last }) => ({
@@ -47,7 +47,7 @@ export function proposals(typed: string, keys: readonly KeyInfo[]): Proposal[] {
 }
 
 /** The text before an error, and the wrong part; the server counts characters, not UTF-16 units. */
-export function marked(text: string, fault: FilterFault | null): { before: string; wrong: string } {
+export function marked(text: string, fault: Fault | null): { before: string; wrong: string } {
   if (!fault) return { before: "", wrong: "" };
   const all = [...text];
   const wrong = all.slice(fault.begin, fault.end).join("");

@@ -1,6 +1,6 @@
 // The columns of the figure table: one for each run or group.
 
-import type { ComparedFigure, Comparison, ComparisonCell, GroupCell } from "../../data";
+import type { Cell, ComparedFigure, Comparison, GroupCell } from "../../data";
 import { count, quantity } from "../../format";
 import { runColour } from "./presets";
 
@@ -68,9 +68,9 @@ export function leftOut(steps: readonly number[]): string {
   return `The first ${many} steps of each run are excluded.`;
 }
 
-function shown<Cell extends ComparisonCell | GroupCell>(
-  figure: ComparedFigure<Cell>,
-  reach: (cell: Cell) => string,
+function shown<C extends Cell | GroupCell>(
+  figure: ComparedFigure<C>,
+  reach: (cell: C) => string,
 ): ShownRow {
   return {
     name: figure.name,

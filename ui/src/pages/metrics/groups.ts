@@ -1,10 +1,10 @@
 // Groups the keys of a run into sections.
 
-import type { KeyInfo } from "../../data";
+import type { KeyRow } from "../../data";
 
 export interface Group {
   name: string;
-  keys: KeyInfo[];
+  keys: KeyRow[];
   /** Keys that stepscope measures itself come last and are collapsed. */
   isOwn: boolean;
 }
@@ -29,11 +29,11 @@ const TRAINING = "training";
 const order = new Intl.Collator(undefined, { numeric: true });
 
 /** Groups by prefix: keys without one first, then by name, then what stepscope measures itself. */
-export function groupsOf(keys: KeyInfo[], filter: string): Group[] {
+export function groupsOf(keys: KeyRow[], filter: string): Group[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   // Before the filter: a chart stays in its group while others are filtered out.
   const joined = joinedGroups(keys);
-  const groups = new Map<string, KeyInfo[]>();
+  const groups = new Map<string, KeyRow[]>();
   for (const info of keys) {
     const where = info.key.toLowerCase();
     if (!words.every((word) => where.includes(word))) continue;
@@ -54,7 +54,7 @@ export function groupsOf(keys: KeyInfo[], filter: string): Group[] {
 }
 
 /** Groups with a single chart, and the group each is joined into: a single chart would leave a row empty. */
-function joinedGroups(keys: KeyInfo[]): Map<string, string> {
+function joinedGroups(keys: KeyRow[]): Map<string, string> {
   const sizes = new Map<string, number>();
   for (const { group } of keys) sizes.set(group, (sizes.get(group) ?? 0) + 1);
   const joined = new Map<string, string>();

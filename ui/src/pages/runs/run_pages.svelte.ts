@@ -1,6 +1,6 @@
 // The list of runs, fetched in pages as rows become visible.
 
-import { api, type FilterFault, type RunList, type RunRow } from "../../data";
+import { api, type Fault, type RunList, type RunRow } from "../../data";
 import { asApiError } from "../../app/resource.svelte";
 import type { ApiError } from "../../data";
 
@@ -17,7 +17,7 @@ export interface RunQuery {
 export class RunPages {
   rows = $state.raw<(RunRow | undefined)[]>([]);
   total = $state<number | null>(null);
-  fault = $state.raw<FilterFault | null>(null);
+  fault = $state.raw<Fault | null>(null);
   problem = $state.raw<ApiError | null>(null);
   configKeys = $state.raw<string[]>([]);
   tags = $state.raw<string[]>([]);

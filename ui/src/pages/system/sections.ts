@@ -1,11 +1,11 @@
 // Groups machine metrics into sections, most important first.
 
-import type { KeyInfo } from "../../data";
+import type { KeyRow } from "../../data";
 
 export interface Section {
   name: string;
   title: string;
-  keys: KeyInfo[];
+  keys: KeyRow[];
 }
 
 const TITLES: Record<string, string> = {
@@ -44,9 +44,9 @@ function rank(list: string[], name: string): number {
 }
 
 /** Sections by the first part of the key, each with the most important keys first. */
-export function sectionsOf(keys: KeyInfo[], filter: string): Section[] {
+export function sectionsOf(keys: KeyRow[], filter: string): Section[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const sections = new Map<string, KeyInfo[]>();
+  const sections = new Map<string, KeyRow[]>();
   for (const info of keys) {
     if (!words.every((word) => info.key.toLowerCase().includes(word))) continue;
     const name = info.key.split("/")[0] ?? "";
@@ -87,7 +87,7 @@ const WORDS: Record<string, string> = {
 const UNIT = /_(ratio|bytes|celsius|watts|hertz|bytes_per_second|per_second|joules_total|total|seconds)$/;
 
 /** A readable title of a key: `gpu/sm_active_ratio` is `SM active`. */
-export function titleOf(info: KeyInfo): string {
+export function titleOf(info: KeyRow): string {
   const name = (info.key.split("/").slice(1).join(" ") || info.key).replace(UNIT, "");
   const words = name
     .split("_")
