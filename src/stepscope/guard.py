@@ -29,7 +29,7 @@ class Guard:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
-        self._said: set[str] = set()
+        self._reported_topics: set[str] = set()
 
     def complain(self, topic: str, message: str, error: Exception | None = None) -> None:
         """Logs a message once for each topic; raises it instead in strict mode."""
@@ -39,10 +39,10 @@ class Guard:
 
     def warn_once(self, topic: str, message: str) -> None:
         """Logs a message once for each topic, also in strict mode: for failures that nobody could catch."""
-        if topic in self._said or len(self._said) > MAX_TOPICS:
+        if topic in self._reported_topics or len(self._reported_topics) > MAX_TOPICS:
             return
-        self._said.add(topic)
-        if len(self._said) > MAX_TOPICS:
+        self._reported_topics.add(topic)
+        if len(self._reported_topics) > MAX_TOPICS:
             message = f"{message} Further kinds of mistakes are not reported."
         self.tell(message)
 

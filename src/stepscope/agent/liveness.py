@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope import procfs
 from stepscope.descriptors import hold
-from stepscope.devices.host.kernel_files import PROC
 from stepscope.devices.process.process_tree import ProcessTrees
 from stepscope.devices.process.processes import ProcessFiles, input_output_counts
+from stepscope.procfs import PROC
 from stepscope.schema.sample import Watched
 
 if TYPE_CHECKING:

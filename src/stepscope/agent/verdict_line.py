@@ -7,8 +7,9 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from stepscope.alerts.delivery.training_console import PROC, open_console, painted, wrapped
+from stepscope.alerts.delivery.training_console import open_console, painted, wrapped
 from stepscope.errors import StoreError
+from stepscope.procfs import PROC
 from stepscope.store.open import open_marks
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def remedies_in(libraries: Collection[str], text: str, codes: Mapping[str, str])
     loaded = [name for name in FRAMEWORKS if name in codes and (name in libraries or name == "torch")]
     texts = [text, *("The same in a loop of your own." for _ in loaded[1:])]
     return tuple(
-        Remedy(said, codes[name], FRAMEWORKS[name]) for said, name in zip(texts, loaded, strict=True)
+        Remedy(sentence, codes[name], FRAMEWORKS[name]) for sentence, name in zip(texts, loaded, strict=True)
     )
 
 

@@ -274,12 +274,12 @@ def _bound(rank: RankWindow) -> str:
 
 
 def _severity_of(finding: Mapping[str, Any]) -> Severity | Literal["unknown"]:
-    return next((known for known in SEVERITIES if known == finding.get("severity")), "unknown")
+    return next((severity for severity in SEVERITIES if severity == finding.get("severity")), "unknown")
 
 
 def rank_of(severity: str) -> int:
     """Returns the position of a severity, 0 for the worst; an unknown one comes last."""
-    return next((place for place, known in enumerate(SEVERITIES) if known == severity), len(SEVERITIES))
+    return next((place for place, name in enumerate(SEVERITIES) if name == severity), len(SEVERITIES))
 
 
 def importance(finding: Mapping[str, Any]) -> tuple[int, bool, float, float]:

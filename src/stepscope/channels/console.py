@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery import message
-from stepscope.alerts.delivery.training_console import PROC, open_console, painted, wrapped
+from stepscope.alerts.delivery.training_console import open_console, painted, wrapped
 from stepscope.channels.base import Channel, DeliveryError
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from pathlib import Path

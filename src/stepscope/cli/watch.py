@@ -96,21 +96,21 @@ def _can_record(watch: MachineWatch, folder: Path, *, enabled: bool) -> bool:
 
 def _print_json(watch: MachineWatch, options: argparse.Namespace) -> None:
     now = MachineNow()
-    for taken in watch.readings(options.seconds):
+    for readings in watch.readings(options.seconds):
         lines = [
             json.dumps(line)
-            for reading in now.take(taken)
-            if (line := _as_json(taken, reading, now, options.gpu, watch.identity.host)) is not None
+            for reading in now.take(readings)
+            if (line := _as_json(readings, reading, now, options.gpu, watch.identity.host)) is not None
         ]
         if lines:
             emit(lines)
 
 
 def _as_json(
-    taken: SamplerReadings, reading: Reading, now: MachineNow, chosen_gpus: list[int] | None, host: str
+    readings: SamplerReadings, reading: Reading, now: MachineNow, chosen_gpus: list[int] | None, host: str
 ) -> dict[str, object] | None:
     """A line of the output; None for a GPU that was not chosen."""
-    line: dict[str, object] = {"time": taken.time_ns / 1e9, "host": host, "sampler": taken.sampler}
+    line: dict[str, object] = {"time": readings.time_ns / 1e9, "host": host, "sampler": readings.sampler}
     if isinstance(reading, Notice):
         return {**line, "notice": reading.text}
     index = now.index_of(reading.device)
@@ -129,8 +129,8 @@ def _draw(watch: MachineWatch, options: argparse.Namespace) -> None:
     now = MachineNow()
     interval_s = options.interval or DRAW_EVERY_S
     due, drawn = time.monotonic() + interval_s, 0
-    for taken in watch.readings(options.seconds):
-        for reading in now.take(taken):
+    for readings in watch.readings(options.seconds):
+        for reading in now.take(readings):
             if isinstance(reading, Notice):
                 say(reading.text)
                 drawn = 0  # the notice is between this block and the next

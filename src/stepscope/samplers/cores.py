@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.kernel_files import PROC
 from stepscope.devices.host.processor import busy_share, core_times
 from stepscope.devices.rates import Rates
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Sample
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.devices.host.cgroup import CpuLimit, Groups, cpu_counts, cpu_limits, memory_limits
-from stepscope.devices.host.kernel_files import PROC, SYS, drop_none
+from stepscope.devices.host.kernel_files import SYS, drop_none
 from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.host.processor import (
     ProcessorCounts,
@@ -19,6 +19,7 @@ from stepscope.devices.host.processor import (
 )
 from stepscope.devices.interval import Interval
 from stepscope.devices.rates import HostRates, Rates
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
 

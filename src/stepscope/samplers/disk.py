@@ -7,12 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.devices.host.disks import disk_counts, disk_facts, whole_disks
-from stepscope.devices.host.kernel_files import PROC, SYS, drop_none
+from stepscope.devices.host.kernel_files import SYS, drop_none
 from stepscope.devices.host.mounts import mount_point, mounts, space
 from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.interval import Interval
 from stepscope.devices.rates import Rates
 from stepscope.errors import ConfigError
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
 

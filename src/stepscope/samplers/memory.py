@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.devices.host.cgroup import Groups, group_memory, memory_events, memory_limits
-from stepscope.devices.host.kernel_files import PROC, drop_none
+from stepscope.devices.host.kernel_files import drop_none
 from stepscope.devices.host.memory import HostMemory, host_memory, paging_counts
 from stepscope.devices.host.mounts import space
 from stepscope.devices.host.pressure import Pressure
 from stepscope.devices.rates import HostRates
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Sample
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepscope.devices.host import infiniband
-from stepscope.devices.host.kernel_files import PROC, SYS
+from stepscope.devices.host.kernel_files import SYS
 from stepscope.devices.host.networks import (
     interface_counts,
     interface_facts,
@@ -15,6 +15,7 @@ from stepscope.devices.host.networks import (
 )
 from stepscope.devices.interval import Interval
 from stepscope.devices.rates import Rates
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import DeviceFacts, Metric, Sample
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.kernel_files import PROC, drop_none
+from stepscope.devices.host.kernel_files import drop_none
 from stepscope.devices.interval import Interval
 from stepscope.devices.process.memory_detail import MemoryDetail
 from stepscope.devices.process.process_tree import ProcessTrees, Tree
@@ -20,6 +20,7 @@ from stepscope.devices.process.processes import (
 )
 from stepscope.devices.rates import Rates
 from stepscope.errors import ConfigError
+from stepscope.procfs import PROC
 from stepscope.samplers.base import Sampler
 from stepscope.schema.sample import Metric, Sample
 

@@ -80,7 +80,7 @@ class AgentThread:
 
 
 def database_of(folder: Path) -> Path:
-    """The path of a store folder's database."""
+    """The path of a store folder's database, for the recorder, which must not import the store."""
     return database(folder)
 
 

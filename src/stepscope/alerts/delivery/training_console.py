@@ -7,13 +7,13 @@ import shutil
 import stat
 import textwrap
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing import TextIO
+from stepscope.procfs import PROC
 
-PROC = Path("/proc")
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import TextIO
 
 
 def open_console(pid: int, proc: Path = PROC) -> TextIO | None:

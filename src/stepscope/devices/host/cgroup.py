@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC, named_numbers, number_named, read_number, read_text
+from stepscope.devices.host.kernel_files import named_numbers, number_named, read_number, read_text
 from stepscope.devices.host.mounts import Mount, mounts
 from stepscope.devices.interval import Interval
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.kernel_files import (
-    PROC,
-    SYS,
-    drop_none,
-    list_names,
-    read_number,
-    read_text,
-    read_word,
-)
+from stepscope.devices.host.kernel_files import SYS, drop_none, list_names, read_number, read_text, read_word
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-PROC = Path("/proc")
 SYS = Path("/sys")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

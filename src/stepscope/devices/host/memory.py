@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PAGE_BYTES, PROC, number_named, read_text
+from stepscope.devices.host.kernel_files import PAGE_BYTES, number_named, read_text
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC, read_text
+from stepscope.devices.host.kernel_files import read_text
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from stepscope.devices.host.kernel_files import PROC, SYS, drop_none, read_number, read_text, read_word
+from stepscope.devices.host.kernel_files import SYS, drop_none, read_number, read_text, read_word
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

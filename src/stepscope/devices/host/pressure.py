@@ -6,8 +6,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.kernel_files import PROC, read_text
+from stepscope.devices.host.kernel_files import read_text
 from stepscope.devices.rates import HostRates
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

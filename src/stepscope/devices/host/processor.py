@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.devices.host.kernel_files import (
-    PROC,
     SYS,
     drop_none,
     list_names,
@@ -15,6 +14,7 @@ from stepscope.devices.host.kernel_files import (
     read_text,
     read_word,
 )
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepscope.devices.host.kernel_files import PROC
 from stepscope.devices.process.processes import MemoryShares, memory_shares
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

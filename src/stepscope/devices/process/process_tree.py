@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PROC, list_names, read_text
+from stepscope.devices.host.kernel_files import list_names, read_text
 from stepscope.devices.interval import Interval
 from stepscope.devices.process.processes import ProcessKey, ProcessState, command_line, process_state
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.devices.host.kernel_files import PAGE_BYTES, PROC, named_numbers, read_text
+from stepscope.devices.host.kernel_files import PAGE_BYTES, named_numbers, read_text
 from stepscope.devices.host.processor import usable_threads
+from stepscope.procfs import PROC
 
 if TYPE_CHECKING:
     from collections.abc import Collection

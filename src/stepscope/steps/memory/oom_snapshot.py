@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.devices.host.cgroup import group_memory, group_of, hierarchies, memory_limits
-from stepscope.devices.host.kernel_files import PROC, drop_none, named_numbers, read_text
+from stepscope.devices.host.kernel_files import drop_none, named_numbers, read_text
 from stepscope.devices.host.memory import host_memory
+from stepscope.procfs import PROC
 from stepscope.steps.evidence.allocator import figures
 
 if TYPE_CHECKING:
