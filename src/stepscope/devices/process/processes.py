@@ -1,4 +1,7 @@
-"""Reads the state and counters of processes from `/proc`, and keeps files open that are read repeatedly."""
+"""Reads the state and counters of processes from `/proc`, and keeps files open that are read repeatedly.
+
+`devices/host/kernel_files.py` says why not by psutil.
+"""
 
 from __future__ import annotations
 

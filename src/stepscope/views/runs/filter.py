@@ -1,6 +1,9 @@
 """The filter language of the run list; all terms of a filter must match.
 
 `resnet status:running gpu_util<50 config.batch_size>=64 started>-2d -tag:old /^exp-[0-9]+/`
+
+Numbers, units, quotes and comparisons are those of alert conditions (`schema.notation`). The rest differs: in
+a search box an unquoted word is a text to look for and a minus excludes; conditions have metrics and sums.
 """
 
 from __future__ import annotations
