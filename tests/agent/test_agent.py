@@ -344,7 +344,7 @@ def test_alerts_that_fail_keep_no_record_from_the_store(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    for part in ("follow", "take", "hear", "settle", "tick"):
+    for part in ("follow", "take", "hear", "settle", "tick", "take_findings"):
         monkeypatch.setattr(f"stepscope.alerts.engine.Engine.{part}", broken)
     writer = writer_for(folder)
     writer.append_row({"loss": 1.0}, 1)
@@ -358,8 +358,14 @@ def test_alerts_that_fail_keep_no_record_from_the_store(
     assert store.points(Selection(NAME.run_id, "loss")).values.tolist() == [1.0]
     assert store.runs()[0].status == "finished"
     assert not list(list_journals(folder))
-    parts = [record.getMessage().split("(")[1].split(")")[0] for record in caplog.records]
-    assert sorted(parts) == ["events", "processes", "rows", "rules"]
+    tasks = [record.getMessage().split(" failed")[0] for record in caplog.records]
+    assert sorted(tasks) == [
+        "Alerting on events",
+        "Alerting on findings",
+        "Alerting on processes",
+        "Alerting on rows",
+        "Evaluating alert rules",
+    ]
 
 
 def test_a_lock_whose_descriptor_is_somebody_elses_file_by_now_empties_and_closes_nothing(

@@ -20,7 +20,9 @@ from tests.alerts.made_up import feed, gpu, machine, source
 PAGE = (Path(__file__).parents[2] / "docs" / "alert-rules.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 EXAMPLES = {
-    rule.name: rule for block in BLOCKS for rule in rules_from(yaml.safe_load(block)["alerts"]["rules"])
+    rule.name: rule
+    for block in BLOCKS
+    for rule in rules_from(yaml.safe_load(block)["alerts"].get("rules", ()))
 }
 FALLING, FLAT = np.linspace(5, 1, 1500), np.sin(np.arange(1500.0))
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.agent.ingest.feeds import Listener
+    from stepscope.analysis.diagnose import Diagnosis
     from stepscope.config.sections import Settings
     from stepscope.exporters.base import Table
     from stepscope.schema.record import Event
@@ -70,8 +71,9 @@ class Agent:
         self._run_settings = RunSettingsRegistry(folder, store)
         settings_of = self._run_settings.get
         self._alerting = Alerting(folder, store, settings_of)
+        self._verdict_line = VerdictLine(folder, store)
         self._diagnosis = LiveDiagnosis(
-            store, lambda run_id: settings_of(run_id).detectors, now, report=VerdictLine(folder, store).report
+            store, lambda run_id: settings_of(run_id).detectors, now, report=self._on_diagnosis
         )
         self._targets = TargetWatch(store, settings_of, self._alerting.on_rows, now)
         listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis, self._targets)
@@ -84,6 +86,11 @@ class Agent:
         self._has_waiting_reader = False
         """Whether a reader of the store asked for this round."""
         self._ingest_cost = CpuShare(MAX_SHARE, self._agent_settings.sync_interval_s, now)
+
+    def _on_diagnosis(self, process: Process, diagnosis: Diagnosis, *, has_ended: bool) -> None:
+        """Takes each diagnosis of a run, with its process of rank 0."""
+        self._alerting.on_findings(process.run_id)
+        self._verdict_line.report(process, diagnosis, has_ended=has_ended)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Ticks until nothing was recorded for a while, `should_stop` is true, or the store is gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -14,17 +15,22 @@ from stepscope.alerts.delivery.delivery import Channels, Delivery
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.delivery.routing import Routing
 from stepscope.alerts.engine import Engine
+from stepscope.alerts.finding_alerts import alerting_findings
 from stepscope.alerts.page_rules import PageRules
 from stepscope.alerts.silences import Silences
 from stepscope.alerts.target_rules import target_rules
-from stepscope.errors import ConfigError
+from stepscope.errors import ConfigError, StoreError
+from stepscope.schema.finding import is_muted
+from stepscope.store.open import open_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
+    from typing import Any
 
     from stepscope.agent.run_settings import RunSettings
     from stepscope.alerts.rule import Rule
+    from stepscope.alerts.run_watch import RunWatch
     from stepscope.channels.base import Channel
     from stepscope.config.sections import Alerts
     from stepscope.exporters.base import Table
@@ -70,6 +76,7 @@ class Alerting:
         settings_of: Callable[[str], RunSettings],
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        self._folder, self._store = folder, store
         self._settings_of, self._silences = settings_of, Silences(folder)
         self._channels = Channels()
         self._plans: dict[str, _Plan] = {}
@@ -80,6 +87,7 @@ class Alerting:
             lambda run_id: self._plan_of(run_id).routing,
             now_ns,
             PageRules(folder),
+            self._findings_of,
         )
         self._containment = Containment("alerts may be missing")
         self._evaluation_cost = CpuShare(MAX_SHARE, MAX_PAUSE_S)
@@ -111,6 +119,11 @@ class Alerting:
         self._has_new_events = True
         self._containment.run("Alerting on events", lambda: self._engine.hear(run_id, event))
 
+    def on_findings(self, run_id: str) -> None:
+        """Takes the findings of a run after a diagnosis."""
+        self._has_new_events = True
+        self._containment.run("Alerting on findings", lambda: self._engine.take_findings(run_id))
+
     def uses_any(self, keys: Collection[str]) -> bool:
         """Whether a rule of any run uses one of these metrics."""
         return self._engine.wants(keys)
@@ -140,6 +153,20 @@ class Alerting:
     def close(self) -> None:
         """Closes the channels."""
         self._delivery.close()
+
+    def _findings_of(self, run: RunWatch) -> list[Mapping[str, Any]]:
+        """The open findings of a run that raise an alert, without those that people have muted."""
+        settings = self._settings_of(run.run_id).alerts
+        if not settings.enabled:
+            return []
+        is_open = [finding for finding in self._store.findings(run.run_id) if finding.get("open")]
+        findings = alerting_findings(is_open, settings.findings, settings.disabled)
+        if not findings:
+            return []
+        muted: frozenset[str] = frozenset()
+        with contextlib.closing(open_marks(self._folder)) as marks, contextlib.suppress(StoreError):
+            muted = marks.muted(run.run_id, run.project)
+        return [finding for finding in findings if not is_muted(finding, muted)]
 
     def _plan_of(self, run_id: str) -> _Plan:
         settings = self._settings_of(run_id)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stepscope.alerts.delivery.quiet_hours import QuietHours
+from stepscope.alerts.finding_alerts import PREFIX
 from stepscope.alerts.rule import rules_from
 from stepscope.alerts.target_rules import NAMES
 from stepscope.alerts.thresholds import LOSS, threshold_rules
@@ -14,7 +15,7 @@ from stepscope.errors import ConfigError
 from stepscope.schema.keys import BATCH_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from typing import Any
 
     from stepscope.alerts.rule import Rule
@@ -187,9 +188,19 @@ def all_rules(settings: Alerts, targets: Collection[Rule] = ()) -> list[Rule]:
     ]
 
 
+def known_names(rules: Iterable[Rule], disabled: Collection[str]) -> set[str]:
+    """Returns the names that `disabled` may have: those of these rules, of targets and of findings."""
+    known = {rule.name for rule in rules} | NAMES
+    if any(name.startswith(PREFIX) for name in disabled):
+        from stepscope.analysis.detector_registry import known_detectors  # lazy: it loads NumPy
+
+        known |= {f"{PREFIX}{detector}" for detector in known_detectors()}
+    return known
+
+
 def check_rules(settings: Alerts) -> None:
     """Raises ConfigError for an invalid rule, an unknown rule name or invalid quiet hours."""
-    known = {rule.name for rule in all_rules(settings)} | NAMES
+    known = known_names(all_rules(settings), settings.disabled)
     for name in settings.disabled:
         if name not in known:
             similar = nearest(name, known)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.alerts.catching_up import catch_up
 from stepscope.alerts.conditions.recent_points import MAX_UNEVALUATED
+from stepscope.alerts.finding_alerts import report_findings
 from stepscope.alerts.page_rules import PageRuleSet
 from stepscope.alerts.repeat_policy import RepeatPolicy
 from stepscope.alerts.rule import Rule, rule_from_training
@@ -60,10 +61,15 @@ class Engine:
         routing_of: Callable[[str], Routing],
         now_ns: Callable[[], int] = time.time_ns,
         page_rules: PageRules | None = None,
+        findings_of: Callable[[RunWatch], list[Mapping[str, Any]]] = lambda _run: [],
     ) -> None:
-        """`rules_of` and `routing_of` use the settings of a run; no rules for a run without alerts."""
+        """`rules_of` and `routing_of` use the settings of a run; no rules for a run without alerts.
+
+        `findings_of` returns the findings of a run that raise an alert now.
+        """
         self._store, self._rules_of, self._routing_of, self._now_ns = store, rules_of, routing_of, now_ns
         self._page_rules_file, self._page_rules = page_rules, PageRuleSet()
+        self._findings_of = findings_of
         self._logged_problems: set[str] = set()
         self._runs: dict[str, RunWatch] = {}
         self._unrecorded: dict[str, UnrecordedMetrics] = {}
@@ -147,6 +153,13 @@ class Engine:
             fields = {**event.fields, "step": event.step, "rank": event.rank}
             run.report(name, ReportedCondition(bool(event.fields.get("is_true")), fields))
 
+    def take_findings(self, run_id: str) -> None:
+        """Takes the findings of a run, which may have changed."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            report_findings(run, self._findings_of(run))
+            self._has_news = True
+
     def settle(self) -> None:
         """Evaluates all rules after the newest rows were stored, so that an ended run has its alerts."""
         self._just_begun.clear()
@@ -226,6 +239,7 @@ class Engine:
         run.use_page_rules(self._page_rules)
         for event in self._store.events(process.run_id):
             self.hear(process.run_id, event)
+        report_findings(run, self._findings_of(run))
         # Its rows of this round are in the store already.
         self._just_begun.add(run.run_id)
         catch_up(run, self._store, process.segment, self._evaluated_until_ns.get(run.run_id, 0))

@@ -14,11 +14,12 @@ from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
 from stepscope.cli.output import text
 from stepscope.errors import NotFound, StoreError
+from stepscope.schema.finding import is_muted
 from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
 from stepscope.views.history.run_history import history_of
 from stepscope.views.overview.run_findings import checks_of, feedback_on
-from stepscope.views.overview.run_verdict import is_muted, verdict_for
+from stepscope.views.overview.run_verdict import verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:

@@ -123,21 +123,27 @@ class Sampler(Section):
     """The sampler's own options; any other key beside `interval_s` is one of them."""
 
 
+FindingLevel = Literal["none", "critical", "warning", "notice"]
+
+
 @dataclass(frozen=True)
 class Alerts(Section):
     """When and how to notify people."""
 
     enabled: bool = True
-    """Whether alert rules are evaluated. Findings of `stepscope diagnose` do not become alerts."""
+    """Whether alert rules are evaluated."""
 
     rules: list[Options] = field(default_factory=list)
     """Alert rules, each a section with its own keys."""
+
+    findings: FindingLevel = "critical"
+    """Least severity of findings of the diagnosis that raise an alert while the run is live."""
 
     thresholds: dict[str, Annotated[float, Range()]] = field(default_factory=dict)
     """Limits by metric name; exceeding one raises an alert."""
 
     disabled: list[str] = field(default_factory=list)
-    """Names of rules that are switched off, such as `input_bound`."""
+    """Names of rules that are switched off, such as `input_bound` or `finding.mem.leak`."""
 
     channels: dict[str, Options] = field(default_factory=dict)
     """Where notices are sent, by channel name, such as `webhook: {url: ...}`."""
@@ -306,6 +312,7 @@ _RECORDED: dict[str, _Kind] = {
     "thresholds": dict,
     "disabled": list,
     "quiet_hours": str,
+    "findings": str,
 }
 """The alert settings that are recorded, with their types."""
 
@@ -333,7 +340,10 @@ def from_dict(data: Mapping[str, Any]) -> Settings:
 
 def recorded_alerts(facts: Mapping[str, Any]) -> Alerts:
     """The alert settings that a run was recorded with, without those that may be secret."""
-    return Alerts(**_of_kinds(facts.get("alerts"), _RECORDED))
+    recorded = _of_kinds(facts.get("alerts"), _RECORDED)
+    if recorded.get("findings") not in get_args(FindingLevel):
+        recorded.pop("findings", None)
+    return Alerts(**recorded)
 
 
 def recorded_targets(facts: Mapping[str, Any]) -> Targets:

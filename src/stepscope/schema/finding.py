@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 Severity = Literal["critical", "warning", "notice", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "notice", "info")
@@ -137,3 +140,9 @@ def severity_of(share: float) -> Severity:
     if share >= WARNING:
         return "warning"
     return "notice" if share >= NOTICE else "info"
+
+
+def is_muted(finding: Mapping[str, Any], muted: Collection[str]) -> bool:
+    """Whether people have muted a finding in its run or its project; `muted` are ids and keys of findings."""
+    names = {str(finding.get(name, "")) for name in ("id", "key", "problem")}
+    return bool(finding.get("muted")) or not names.isdisjoint(muted)

@@ -7,11 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stepscope import plugins
-from stepscope.alerts.defaults import default_rules
+from stepscope.alerts.defaults import default_rules, known_names
 from stepscope.alerts.delivery.delivery import DEFAULT_CHANNELS, make_channel
 from stepscope.alerts.delivery.quiet_hours import QuietHours
 from stepscope.alerts.rule import rule_from
-from stepscope.alerts.target_rules import NAMES
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.analysis.detector_registry import make_detectors
 from stepscope.config.entry import Problem
@@ -80,7 +79,7 @@ class _Check:
     def alerts(self, alerts: Alerts) -> None:
         """Checks rules, thresholds, disabled rules, channels and quiet hours."""
         rules = [*self._rules(alerts), *self._thresholds(alerts)]
-        self._disabled(alerts, {rule.name for rule in (*rules, *default_rules())} | NAMES)
+        self._disabled(alerts, known_names((*rules, *default_rules()), alerts.disabled))
         if alerts.quiet_hours is not None:
             hours = alerts.quiet_hours
             self.attempt(("alerts", "quiet_hours"), lambda: QuietHours.parse(hours))

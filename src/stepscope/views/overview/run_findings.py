@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from stepscope.analysis.verdict import Verdict  # noqa: TC001 - the schema of the API reads it
 from stepscope.errors import NotFound
 from stepscope.schema import finding as schema
-from stepscope.schema.finding import Estimate, Evidence, Remedy, Severity
+from stepscope.schema.finding import Estimate, Evidence, Remedy, Severity, is_muted
 from stepscope.schema.run import LIVE
 from stepscope.store.mark_store import Feedback
 from stepscope.views.history.run_history import RunHistory, history_of
 from stepscope.views.logs.console_lines import Failure  # noqa: TC001 - the schema of the API reads it
 from stepscope.views.logs.run_failure import failure_of
-from stepscope.views.overview.run_verdict import findings_of, is_muted, verdict_for
+from stepscope.views.overview.run_verdict import findings_of, verdict_for
 from stepscope.views.runs.run_rows import FigureCache
 
 if TYPE_CHECKING:

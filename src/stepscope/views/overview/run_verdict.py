@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.large_shares import waiting_share
 from stepscope.analysis.verdict import NONFINITE, Checks, RunState, Verdict, verdict_of
+from stepscope.schema.finding import is_muted
 from stepscope.schema.keys import CHECKS_EVENT
 from stepscope.schema.run import LIVE
 from stepscope.views.json_values import clean
@@ -83,9 +84,3 @@ def recorded_checks(run: Run) -> Checks | None:
 def is_open(finding: Mapping[str, Any]) -> bool:
     """Returns whether a finding is still open, or was when the run ended."""
     return bool(finding.get("open", finding.get("closed_ns") is None))
-
-
-def is_muted(finding: Mapping[str, Any], muted: Collection[str]) -> bool:
-    """Returns whether people have muted a finding, in its run or its project."""
-    names = {str(finding.get(name, "")) for name in ("id", "key", "problem")}
-    return bool(finding.get("muted")) or not names.isdisjoint(muted)
