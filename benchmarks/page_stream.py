@@ -151,7 +151,7 @@ def _report(clients: list[Client], cpu: float, resident: int, options: argparse.
     for name, found in (("oldest point of a message", oldest), ("newest point of a message", newest)):
         shares = " ".join(f"p{share} {_at(found, share):.2f} s" for share in (50, 95, 99))
         print(f"delay of the {name}: {shares} max {found[-1]:.2f} s")
-    print(f"points lost {lost}, told twice {twice}, calls to read anew {sum(one.resyncs for one in clients)}")
+    print(f"points lost {lost}, sent twice {twice}, resyncs {sum(one.resyncs for one in clients)}")
     print(f"messages {pace:.1f} a second and client; steps for each {_steps(clients)}")
     print(f"server {cpu:.0%} of a core, {resident / 2**20:.0f} MiB")
     met = _at(oldest, 99) <= BOUND_S and lost == twice == 0

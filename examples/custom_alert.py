@@ -1,4 +1,4 @@
-"""Alert rules of your own: one is a function of the metrics, one an expression. Both are told and kept."""
+"""Alert rules of your own: one is a function of the metrics, one an expression. Both are sent and stored."""
 
 import math
 import time
@@ -7,7 +7,7 @@ import stepscope
 
 
 def main() -> None:
-    """Trains something whose loss jumps, and prints what was told."""
+    """Trains something whose loss jumps, and prints who was notified."""
     settings = {"agent": {"interval_s": 0.1}, "alerts": {"channels": {"console": {"enabled": False}}}}
     with stepscope.TrainingMonitor(settings, run="custom_alert", project="examples") as monitor:
         monitor.alert_system.add_alert_rule(

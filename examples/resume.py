@@ -13,7 +13,7 @@ class OutOfLuck(Exception):
 
 
 def train(first_step: int, fail_at: int | None) -> None:
-    """Trains from a checkpoint on; fails at a step if told to."""
+    """Trains from a checkpoint on; fails at a given step if asked."""
     with stepscope.TrainingMonitor(run="resume", project="examples", resume=first_step > 0) as monitor:
         for step in range(first_step, 100):
             if step == fail_at:

@@ -95,7 +95,9 @@ class Poller:
         silent_s = 0.0 if began_at is None else time.monotonic() - began_at
         if silent_s > max(HANGING_AFTER_S, 10 * self._interval_s) and not self._is_hanging:
             self._is_hanging = True
-            self._notify("wedged", f"has not come back for {silent_s:.0f} s; a driver hangs. Others go on.")
+            self._notify(
+                "wedged", f"has not come back for {silent_s:.0f} s; a driver hangs; other samplers continue."
+            )
 
     def pause(self) -> None:
         """Stops polling until it is configured again."""

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares list, rules, history, test, silence, unsilence, ack and check."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    listing = actions.add_parser("list", help="Alerts that fire now, silences, and the rules in force.")
+    listing = actions.add_parser("list", help="Alerts that fire now, silences, and the active rules.")
     listing.add_argument("--rules", action="store_true", help="list the rules instead")
     _add_reading(listing, _list)
 
@@ -69,7 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     silence = actions.add_parser("silence", help="Mute a rule for a while.")
     silence.add_argument("rule", metavar="RULE", help="name of a rule, or a pattern such as 'gpu_*'")
     silence.add_argument("--run", default="*", metavar="RUN", help="name, id or pattern (default: all runs)")
-    silence.add_argument("--for", dest="seconds", type=_duration, default=3600.0, metavar="TIME", help="1h")
+    silence.add_argument(
+        "--for",
+        dest="seconds",
+        type=_duration,
+        default=3600.0,
+        metavar="TIME",
+        help="how long, such as 1h",
+    )
     silence.add_argument("--reason", default="", help="why, for others to read")
     add_store_argument(silence)
     silence.set_defaults(act=_silence)

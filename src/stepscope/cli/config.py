@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares show, validate and init."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    show = actions.add_parser("show", help="Print the settings in force.")
+    show = actions.add_parser("show", help="Print the effective settings.")
     show.add_argument("file", nargs="?", metavar="FILE", help="YAML file to read")
     show.add_argument("--origin", action="store_true", help="say where each value comes from")
     show.add_argument("--json", action="store_true", help="print one JSON object")

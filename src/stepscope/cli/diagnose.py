@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     opinions.add_argument(
         "--wrong", metavar="FINDING", help="say that a finding is wrong; mutes it in the run's project"
     )
-    opinions.add_argument(
-        "--not-wanted", metavar="FINDING", help="say that a finding need not be reported; mutes it likewise"
-    )
+    opinions.add_argument("--not-wanted", metavar="FINDING", help="mark a finding as not wanted and mute it")
     opinions.add_argument("--unmute", metavar="FINDING", help="report a finding of the project again")
     parser.add_argument("--note", metavar="TEXT", default="", help="why a finding is wrong or not wanted")
 

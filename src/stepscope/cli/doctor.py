@@ -99,7 +99,7 @@ def _write_settings(options: argparse.Namespace) -> None:
 
 
 def _settings() -> tuple[Settings, Check]:
-    """The settings in force; training ignores a mistake in the environment, any other mistake stops it."""
+    """The effective settings; training ignores a mistake in the environment, any other mistake stops it."""
     try:
         loaded = load()
     except ConfigError as error:

@@ -66,7 +66,7 @@ def _pack_items(pack: Callable[..., bytes], *fields: Any) -> bytes:
 def _pack_unless_on_device(pack: Callable[..., bytes], *fields: Any) -> bytes:
     """Packs values in host memory; refuses values on a GPU, which the caller converts and passes again."""
     if any(getattr(field, "is_cuda", False) is True for field in fields):
-        raise ValuesOnDevice("these numbers lie on a GPU")
+        raise ValuesOnDevice("these numbers are on a GPU")
     return _pack_items(pack, *fields)
 
 

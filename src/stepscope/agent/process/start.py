@@ -169,8 +169,8 @@ def _other_user(pid: int) -> str:
     if owner in (0, os.geteuid()):
         return ""
     return (
-        f"process {pid} of user {owner} is the agent of this store, and may not take in what user "
-        f"{os.geteuid()} records. Use a folder of your own with STEPSCOPE_DIR, or wait until it has ended."
+        f"process {pid} of user {owner} is the agent of this store, and cannot read records of user "
+        f"{os.geteuid()}. Use a folder of your own with STEPSCOPE_DIR, or wait until it has ended."
     )
 
 

@@ -30,7 +30,7 @@ class Delivered:
 
 @router.get("/alerts", response_model=answer(AlertList))
 def alerts(state: StateOf) -> Response:
-    """Open and past alerts, the rules in force, channels and silences."""
+    """Open and past alerts, the active rules, channels and silences."""
     with state.readers.open() as opened:
         return json_response(
             alerts_of(

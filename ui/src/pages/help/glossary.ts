@@ -30,7 +30,12 @@ export const GLOSSARY: { word: string; means: string }[] = [
   },
   { word: "Rank", means: "One process of a distributed training. The slowest rank sets the pace." },
   { word: "Segment", means: "One start of a run. Time between segments is not part of its duration." },
-  { word: "Stalled", means: "The process is alive, but recorded nothing for three times the usual interval." },
+  {
+    word: "Stalled",
+    means:
+      "The process is alive, but recorded nothing for longer than agent.stall_after_s, three times its usual pause " +
+      "and 1.5 times its longest pause, and shows no other activity.",
+  },
   { word: "Crashed", means: "The process ended without reporting how." },
   { word: "Verdict", means: "The worst finding in one sentence, or that nothing was found." },
   { word: "Finding", means: "A problem with evidence, its estimated cost, and what to change." },
