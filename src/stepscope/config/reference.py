@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[typing.Any, ...]
 """The path of a setting: names, and integers for list items."""
 
 MAX_SHOWN = 80
-"""Most characters of a value in a message."""
+"""Maximum number of characters of a value in a message."""
 
 HEADING = """\
 # Settings of stepscope. Every line that starts with '#' and no space is a setting with its

@@ -68,19 +68,19 @@ class Recorder(Section):
     """Whether `stepscope run` records the steps of trainings whose scripts do not use stepscope."""
 
     max_overhead: Annotated[float, Range(0.0001, 1)] = 0.005
-    """Share of the training's time that `watch` and `batches` may take; probes are sampled to keep to it."""
+    """Share of the training's time that `watch` and `batches` may take; probes are sampled accordingly."""
 
     escalation: bool = True
-    """Whether cheap signs, such as a step that blocks, may ask for stack samples of the training thread."""
+    """Whether signs such as a step that blocks may start stack samples of the training thread."""
 
     segment_bytes: Annotated[int, Range(64 * KIB)] = 4 * MIB
     """Size of one journal file; a full one is closed and the next begun."""
 
     unread_bytes: Annotated[int, Range(MIB)] = GIB
-    """Most journal bytes that may wait for the agent; beyond it the newest rows are dropped."""
+    """Maximum number of journal bytes that may wait for the agent; beyond it the newest rows are dropped."""
 
     max_keys: Annotated[int, Range(1)] = 50_000
-    """Most metric names one run may have; further names are dropped and counted."""
+    """Maximum number of metric names of a run; further names are dropped and counted."""
 
     mapping: Literal["auto", "always", "never"] = "auto"
     """Whether the journal is memory-mapped or written with write()."""
@@ -217,19 +217,19 @@ class Targets(Section):
     """What the run is to reach; an alert says when it misses one for a while."""
 
     steps_per_second: Annotated[float, Range(above=0)] | None = None
-    """Least number of steps per second; null for no target."""
+    """Minimum number of steps per second; null for no target."""
 
     samples_per_second: Annotated[float, Range(above=0)] | None = None
-    """Least number of samples per second, of all ranks together; null for no target."""
+    """Minimum number of samples per second, of all ranks together; null for no target."""
 
     gpu_utilization_percent: Annotated[float, Range(above=0, high=100)] | None = None
-    """Least mean utilization of the GPUs of the run; null for no target."""
+    """Minimum mean utilization of the GPUs of the run; null for no target."""
 
     cpu_utilization_percent: Annotated[float, Range(above=0, high=100)] | None = None
-    """Least mean utilization of the processors of its hosts; null for no target."""
+    """Minimum mean utilization of the processors of its hosts; null for no target."""
 
     cost: Annotated[float, Range(above=0)] | None = None
-    """Most money that the run may cost, in `energy.currency`; null for no target."""
+    """Maximum cost of the run, in `energy.currency`; null for no target."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ CHECK_S = 0.5
 """How often signs are looked for."""
 
 SAMPLE_S = 0.03
-"""Least time between two samples; random, up to twice of it, so that it follows no rhythm of the loop."""
+"""Minimum time between two samples; random, up to twice of it, so that it follows no rhythm of the loop."""
 
 MAX_SAMPLES = 120
 MAX_S = 20.0
