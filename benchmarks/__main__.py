@@ -27,8 +27,8 @@ def main() -> int:
     for number in range(1, options.rounds + 1):
         _run_round(number, sessions, options.only, QUICK if options.quick else FULL)
     own_failures: dict[str, str] = {}
-    wanted = own.MODULES if OWN in options.only and SUBJECT in sessions else ()
-    own_figures = _run_own(wanted, own_failures, quick=options.quick)
+    own_modules = own.MODULES if OWN in options.only and SUBJECT in sessions else ()
+    own_figures = _run_own(own_modules, own_failures, quick=options.quick)
     figures = {
         name: summary.summarise(session, sessions[BARE]) for name, session in sessions.items() if name != BARE
     }

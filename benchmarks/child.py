@@ -97,12 +97,12 @@ def measure_recover(peer: ModuleType, folder: str, acknowledged: int) -> Outcome
     """Count the acknowledged steps that cannot be read back as they were logged."""
     steps, values = peer.read_series(folder, workload.READ_KEY)
     pool = workload.float32_pool()
-    found = {
+    recovered = {
         int(step)
         for step, value in zip(steps, values, strict=True)
         if value == workload.row(pool, int(step))["loss"]
     }
-    return {"acknowledged": acknowledged, "lost": sum(s not in found for s in range(acknowledged))}
+    return {"acknowledged": acknowledged, "lost": sum(s not in recovered for s in range(acknowledged))}
 
 
 NEEDS_BARE_MEMORY = ("paced", "flat")

@@ -28,8 +28,8 @@ def prepare(peer: Peer) -> Path:
         return Path(sys.executable)
     python = BENCH / peer.name / "bin" / "python"
     stamp = BENCH / peer.name / "installed.json"
-    wanted = json.dumps(sorted(peer.packages))
-    if stamp.exists() and stamp.read_text() == wanted:
+    requested = json.dumps(sorted(peer.packages))
+    if stamp.exists() and stamp.read_text() == requested:
         return python
     print(f"installing {' '.join(peer.packages)} into {python.parent.parent}", file=sys.stderr)
     venv.create(BENCH / peer.name, with_pip=True, clear=True, symlinks=True)
@@ -44,7 +44,7 @@ def prepare(peer: Peer) -> Path:
     )
     if ended.returncode != 0:
         raise UnavailableError(f"pip install failed: {last_line(ended.stderr)}")
-    stamp.write_text(wanted)
+    stamp.write_text(requested)
     return python
 
 
@@ -53,8 +53,8 @@ def versions(peer: Peer, python: Path) -> dict[str, str]:
     packages = peer.packages or ((SUBJECT,) if peer.name == SUBJECT else ())
     command = [str(python), "-c", LIST_VERSIONS, *packages]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    found: dict[str, str] = json.loads(ended.stdout) if ended.returncode == 0 else {}
-    return found
+    version_of: dict[str, str] = json.loads(ended.stdout) if ended.returncode == 0 else {}
+    return version_of
 
 
 def variables(peer: Peer, folder: Path, home: Path) -> dict[str, str]:

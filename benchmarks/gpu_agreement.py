@@ -196,7 +196,7 @@ def print_cost(gpu: Gpu, nvml: CountingNvml) -> None:
             f"\none {'thorough' if thorough else 'fast'} reading: {1e3 * wall / times:.2f} ms, "
             f"{1e3 * cpu / times:.2f} ms of CPU, {sum(nvml.calls.values()) / times:.1f} calls"
         )
-        for name, seconds in sorted(nvml.seconds.items(), key=lambda one: -one[1]):
+        for name, seconds in sorted(nvml.seconds.items(), key=lambda pair: -pair[1]):
             print(f"  {name:50} {nvml.calls[name] / times:5.1f} calls {1e3 * seconds / times:8.3f} ms")
 
 
@@ -252,20 +252,23 @@ def main() -> int:
     arguments = parser.parse_args()
     nvml = CountingNvml(importlib.import_module("pynvml"))
     modules: dict[str, Any] = {"pynvml": nvml}
-    found = find_gpus(load=lambda name: modules.get(name) or importlib.import_module(name))
-    for notice in found.notices:
+    detected = find_gpus(load=lambda name: modules.get(name) or importlib.import_module(name))
+    for notice in detected.notices:
         print(notice.text)
-    if not found.gpus:
+    if not detected.gpus:
         return 1
-    gpu = found.gpus[0]
+    gpu = detected.gpus[0]
     print(f"{gpu.facts}\n")
     figures = [figure for figure in FIGURES if ask_nvidia_smi([figure.query], gpu.facts.uuid) is not None]
-    print("not known to nvidia-smi:", ", ".join(one.query for one in FIGURES if one not in figures) or "none")
+    print(
+        "not known to nvidia-smi:",
+        ", ".join(figure.query for figure in FIGURES if figure not in figures) or "none",
+    )
     watch(gpu, figures, arguments.seconds, arguments.record)
     agrees = print_agreement(figures)
     print("\nfigures this GPU does not give:", ", ".join(sorted(gpu.absent())) or "none")
     print_cost(gpu, nvml)
-    found.close()
+    detected.close()
     print_sampler_cost()
     return 0 if agrees else 1
 

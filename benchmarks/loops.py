@@ -102,9 +102,9 @@ def compare(steps: Sequence[int], values: Sequence[float], expected: list[float]
     """Say whether a series came back: `exact`, `float32`, `incomplete` or `altered`."""
     if [int(step) for step in steps] != list(range(len(expected))):
         return "incomplete"
-    found = array("d", values)
-    if found.tobytes() == array("d", expected).tobytes():
+    seconds = array("d", values)
+    if seconds.tobytes() == array("d", expected).tobytes():
         return "exact"
-    if found.tobytes() == array("d", array("f", expected)).tobytes():
+    if seconds.tobytes() == array("d", array("f", expected)).tobytes():
         return "float32"
     return "altered"

@@ -114,11 +114,11 @@ def _idle_processes(count: int) -> Iterator[list[int]]:
     """Processes whose numbers the journals carry: the agent looks whether they live, and samples them."""
     idle = [subprocess.Popen(["sleep", "3600"]) for _ in range(count)]
     try:
-        yield [one.pid for one in idle]
+        yield [process.pid for process in idle]
     finally:
-        for one in idle:
-            one.terminate()
-            one.wait()
+        for process in idle:
+            process.terminate()
+            process.wait()
 
 
 def _check_nothing_was_lost(folder: Path, load: list[_Run]) -> None:

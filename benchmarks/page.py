@@ -129,7 +129,7 @@ def main() -> int:
                 ),
                 Bound("first chart", first_chart_s(browser, long), 1, "s"),
                 *charts(browser, long, options.keys),
-                Bound(f"{options.runs:,} runs listed, at first", first_listed_s(browser, many), 1, "s"),
+                Bound(f"{options.runs:,} runs listed, first request", first_listed_s(browser, many), 1, "s"),
                 Bound(f"{options.runs:,} runs listed", listed_s(browser, many), 1, "s"),
                 Bound("growth of a tab in 8 h", growth_mb(browser, long, options.points), 30, "MB"),
             ]
@@ -246,7 +246,7 @@ def growth_mb(browser: Any, server: Served, points: int) -> float:
     page.wait_for_function(SETTLED, polling="raf")
     page.wait_for_function("() => window.__stepscope.stream?.state === 'live'")
     page.wait_for_timeout(1_000)  # while charts come into sight their keys are asked for, by a stream anew
-    told: dict[str, Any] = {
+    argument: dict[str, Any] = {
         "run": LONG,
         "keys": [f"group0/metric{number:02d}" for number in range(8)],
         "first": points,
@@ -254,10 +254,10 @@ def growth_mb(browser: Any, server: Served, points: int) -> float:
         "begun": time.time(),
     }
     session = page.context.new_cdp_session(page)
-    page.evaluate(FOLLOW, told | {"messages": 600})
+    page.evaluate(FOLLOW, argument | {"messages": 600})
     before = _heap_mb(session)
     messages = HOURS * 3600 * MESSAGES_PER_SECOND
-    page.evaluate(FOLLOW, told | {"messages": messages, "first": points + 600 * told["perMessage"]})
+    page.evaluate(FOLLOW, argument | {"messages": messages, "first": points + 600 * argument["perMessage"]})
     grown = _heap_mb(session) - before
     newest = page.evaluate(
         "() => window.__stepscope.charts.get('chart-group0/metric00').series()[0].x.at(-1)"

@@ -83,11 +83,11 @@ class Client:
         self.resyncs += event == b"resync"
         if event != b"points":
             return
-        for one in json.loads(data)["series"]:
-            self.oldest_s.append(now - one["times"][0])
-            self.newest_s.append(now - one["times"][-1])
-            if one["key"] == "key0":
-                self.steps += one["steps"]
+        for series in json.loads(data)["series"]:
+            self.oldest_s.append(now - series["times"][0])
+            self.newest_s.append(now - series["times"][-1])
+            if series["key"] == "key0":
+                self.steps += series["steps"]
 
 
 def main() -> int:
@@ -115,12 +115,12 @@ async def _measure(options: argparse.Namespace, folder: Path) -> int:
         process = psutil.Process(server.pid)
         clients = [Client(link, keys) for _ in range(options.clients)]
         slow = [Client(link, keys) for _ in range(options.slow)]
-        tasks = [asyncio.create_task(one.follow()) for one in clients]
-        tasks += [asyncio.create_task(one.follow(reads=False)) for one in slow]
+        tasks = [asyncio.create_task(client.follow()) for client in clients]
+        tasks += [asyncio.create_task(client.follow(reads=False)) for client in slow]
         await asyncio.sleep(2)
-        for one in clients:
-            one.oldest_s.clear()
-            one.newest_s.clear()
+        for client in clients:
+            client.oldest_s.clear()
+            client.newest_s.clear()
         before, began_at = sum(process.cpu_times()[:2]), time.monotonic()
         await asyncio.sleep(seconds)
         cpu = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began_at)
@@ -139,19 +139,19 @@ async def _measure(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _report(clients: list[Client], cpu: float, resident: int, options: argparse.Namespace) -> int:
-    oldest = sorted(delay for one in clients for delay in one.oldest_s)
-    newest = sorted(delay for one in clients for delay in one.newest_s)
-    lost = sum(len(_gaps(one.steps)) for one in clients)
-    twice = sum(len(one.steps) - len(set(one.steps)) for one in clients)
-    pace = sum(one.messages for one in clients) / len(clients) / (options.seconds + 4)
+    oldest = sorted(delay for client in clients for delay in client.oldest_s)
+    newest = sorted(delay for client in clients for delay in client.newest_s)
+    lost = sum(len(_gaps(client.steps)) for client in clients)
+    twice = sum(len(client.steps) - len(set(client.steps)) for client in clients)
+    pace = sum(client.messages for client in clients) / len(clients) / (options.seconds + 4)
     print(
         f"{len(clients)} clients and {options.slow} that never read, {options.keys} keys, "
         f"{options.steps_per_second:g} steps/s, {options.seconds:g} s, {os.cpu_count()} cores"
     )
-    for name, found in (("oldest point of a message", oldest), ("newest point of a message", newest)):
-        shares = " ".join(f"p{share} {_at(found, share):.2f} s" for share in (50, 95, 99))
-        print(f"delay of the {name}: {shares} max {found[-1]:.2f} s")
-    print(f"points lost {lost}, sent twice {twice}, resyncs {sum(one.resyncs for one in clients)}")
+    for name, delays in (("oldest point of a message", oldest), ("newest point of a message", newest)):
+        shares = " ".join(f"p{share} {_at(delays, share):.2f} s" for share in (50, 95, 99))
+        print(f"delay of the {name}: {shares} max {delays[-1]:.2f} s")
+    print(f"points lost {lost}, sent twice {twice}, resyncs {sum(client.resyncs for client in clients)}")
     print(f"messages {pace:.1f} a second and client; steps for each {_steps(clients)}")
     print(f"server {cpu:.0%} of a core, {resident / 2**20:.0f} MiB")
     met = _at(oldest, 99) <= BOUND_S and lost == twice == 0
@@ -165,12 +165,12 @@ def _gaps(steps: list[int]) -> list[int]:
 
 
 def _steps(clients: list[Client]) -> str:
-    counts = [len(one.steps) for one in clients]
+    counts = [len(client.steps) for client in clients]
     return f"{min(counts)} to {max(counts)}, median {statistics.median(counts):g}"
 
 
-def _at(found: list[float], share: int) -> float:
-    return found[min(len(found) * share // 100, len(found) - 1)]
+def _at(ordered: list[float], share: int) -> float:
+    return ordered[min(len(ordered) * share // 100, len(ordered) - 1)]
 
 
 def _start(*arguments: str) -> "subprocess.Popen[str]":

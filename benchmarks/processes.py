@@ -66,7 +66,7 @@ class Tree:
             self._reap()
 
     def wait_for_helpers(self, limit_s: float) -> None:
-        """Let helpers end by themselves, then ask them, then force them."""
+        """Waits for helpers to end, then terminates them, then kills them."""
         if self._reap_until_none(limit_s):
             return
         left = psutil.Process().children(recursive=True)

@@ -70,10 +70,10 @@ class Report:
         )
 
     def _versions(self) -> str:
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for session in self.sessions.values():
-            found |= environments.versions(session.peer, session.python)
-        return ", ".join(f"{name} {version}" for name, version in found.items()) + "."
+            versions |= environments.versions(session.peer, session.python)
+        return ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
 
     def _reasons(self) -> list[str]:
         lines = [f"{name}: not available: {reason}" for name, reason in self.unavailable.items()]

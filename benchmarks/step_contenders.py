@@ -144,7 +144,7 @@ class Stepscope(Contender):
 
 
 class Watched(Stepscope):
-    """What `watch` and `batches` add by themselves; nothing is logged by the loop."""
+    """What `watch` and `batches` add alone; the loop logs nothing."""
 
     name = "watch"
 
@@ -181,13 +181,13 @@ def _peer(place: str, package: str) -> Callable[[str], Contender]:
     def make(folder: str) -> Contender:
         module, kind = place.split(":")
         try:
-            found = importlib.import_module(f"benchmarks.step_peers.{module}")
+            peer_module = importlib.import_module(f"benchmarks.step_peers.{module}")
         except ModuleNotFoundError as error:
             raise SystemExit(
                 f"The contender needs the package {package}: {error}. "
                 f"Install it with: python -m pip install {package}"
             ) from error
-        contender: Contender = getattr(found, kind)(folder)
+        contender: Contender = getattr(peer_module, kind)(folder)
         return contender
 
     return make

@@ -222,7 +222,7 @@ class Training:
         parts = [part for _ in range(task.layers) for part in (nn.Linear(width, width), nn.ReLU())]
         self._model = nn.Sequential(*parts).to(task.device)
         if not task.weights:
-            task.weights = [one.data for one in self._model.parameters()]
+            task.weights = [parameter.data for parameter in self._model.parameters()]
         for one, weights in zip(self._model.parameters(), task.weights, strict=True):
             one.data = weights
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3)

@@ -117,12 +117,12 @@ def watch(folder: Path, seconds: int) -> tuple[list[Line], list[Look], dict[str,
 def ask_nvidia_smi() -> Look:
     """What it says, and the moment in the middle of its saying so."""
     began = time.time()
-    query = ",".join(one.query for one in COMPARED)
+    query = ",".join(figure.query for figure in COMPARED)
     answer = subprocess.check_output(
         ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-i", "0"], text=True
     )
     values = [float(word) for word in answer.split(",")]
-    return (began + time.time()) / 2, dict(zip((one.query for one in COMPARED), values, strict=True))
+    return (began + time.time()) / 2, dict(zip((figure.query for figure in COMPARED), values, strict=True))
 
 
 def report(lines: list[Line], theirs: list[Look], cost: dict[str, float]) -> int:
@@ -130,32 +130,34 @@ def report(lines: list[Line], theirs: list[Look], cost: dict[str, float]) -> int
     looks = [line for line in lines if line.get("gpu") == 0 and "values" in line]
     wrong = 0
     print(f"{'metric':<34}{'looks':>6}{'agree':>7}{'ours, last':>14}{'nvidia-smi':>12}")
-    for one in COMPARED:
+    for figure in COMPARED:
         ours = [
-            (line["time"], line["values"][one.key] / one.unit) for line in looks if one.key in line["values"]
+            (line["time"], line["values"][figure.key] / figure.unit)
+            for line in looks
+            if figure.key in line["values"]
         ]
-        agreed = sum(agrees(one, at, value, theirs) for at, value in ours)
+        agreed = sum(agrees(figure, at, value, theirs) for at, value in ours)
         last = f"{ours[-1][1]:.2f}" if ours else "absent"
-        print(f"{one.key:<34}{len(ours):>6}{agreed:>7}{last:>14}{theirs[-1][1][one.query]:>12.2f}")
+        print(f"{figure.key:<34}{len(ours):>6}{agreed:>7}{last:>14}{theirs[-1][1][figure.query]:>12.2f}")
         wrong += not ours or agreed < len(ours)
     for key in MUST_SHOW:
-        found = [line["values"][key] for line in looks if key in line["values"]]
-        print(f"{key:<34}{len(found):>6}   last {found[-1] if found else 'absent'}")
-        wrong += not found
+        values = [line["values"][key] for line in looks if key in line["values"]]
+        print(f"{key:<34}{len(values):>6}   last {values[-1] if values else 'absent'}")
+        wrong += not values
     for key in MUST_LACK:
-        found = [line for line in looks if key in line["values"]]
-        print(f"{key:<34}{'absent, as it should be' if not found else 'THERE':>30}")
-        wrong += bool(found)
+        present = [line for line in looks if key in line["values"]]
+        print(f"{key:<34}{'absent, as it should be' if not present else 'THERE':>30}")
+        wrong += bool(present)
     for name, value in cost.items():
         print(f"{name:<34}{value:>12.2f}")
     return 1 if wrong else 0
 
 
-def agrees(one: Compared, at: float, value: float, theirs: list[Look]) -> bool:
+def agrees(figure: Compared, at: float, value: float, theirs: list[Look]) -> bool:
     """Whether a value of ours is near theirs of that moment, or between two of theirs around it."""
     near = sorted(theirs, key=lambda look: abs(look[0] - at))[:3]
-    values = [look[1][one.query] for look in near]
-    if one.exact:
+    values = [look[1][figure.query] for look in near]
+    if figure.exact:
         return any(abs(value - other) < 1 for other in values)
     slack = max(1.0, WITHIN * max(map(abs, values)))
     return min(values) - slack <= value <= max(values) + slack

@@ -13,7 +13,7 @@ STEPS, WORK = 200, 4_000
 
 def work(amount: int) -> float:
     """Keeps the processor busy."""
-    return sum(math.sin(one) for one in range(amount))
+    return sum(math.sin(number) for number in range(amount))
 
 
 def loader() -> Iterator[float]:

@@ -52,10 +52,10 @@ def show(name: str, figures: dict[str, float], gradients: GradientMonitor) -> No
 
 def show_inside(model: Any, x: Any) -> None:
     """Prints what comes out of the first activation, and how its weights are spread."""
-    found = Activations(model).measure(lambda: model(x))
+    figures = Activations(model).measure(lambda: model(x))
     weights = Histograms(model).measure()["histogram/parameter/0"]
-    print(f"  first activation: mean {found['activation_mean/1']:.2f}, ", end="")
-    print(f"zeros {found['activation_zeros_ratio/1']:.0%}")
+    print(f"  first activation: mean {figures['activation_mean/1']:.2f}, ", end="")
+    print(f"zeros {figures['activation_zeros_ratio/1']:.0%}")
     print(f"  first weights: {weights.elements:.0f} between {weights.minimum:.2f} and {weights.maximum:.2f}")
 
 

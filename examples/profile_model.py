@@ -43,20 +43,21 @@ def infer(model: Any) -> None:
         batch_sizes=(1, 16, 256)
     )
     print(f"model: {profile.footprint.parameters} parameters, {profile.flops.per_sample} operations a sample")
-    for one in profile.batches:
-        p95_ms = one.latency.p95_seconds * 1000
-        print(f"  batch {one.batch_size}: p95 {p95_ms:.3f} ms, {one.samples_per_second:.0f} samples/s")
+    for batch in profile.batches:
+        p95_ms = batch.latency.p95_seconds * 1000
+        print(f"  batch {batch.batch_size}: p95 {p95_ms:.3f} ms, {batch.samples_per_second:.0f} samples/s")
 
 
 def shrink(torch: Any, model: Any) -> None:
     """Prints what smaller numbers would bring and cost."""
-    for one in quantisation_impact(model, torch.randn(128, 64)).variants:
-        if one.reason is not None or one.difference is None:
-            print(f"  {one.name}: {one.reason}")
+    for variant in quantisation_impact(model, torch.randn(128, 64)).variants:
+        if variant.reason is not None or variant.difference is None:
+            print(f"  {variant.name}: {variant.reason}")
             continue
         print(
-            f"  {one.name}: {one.size_ratio:.0%} of the size, {one.speedup_ratio:.2f} times as fast, "
-            f"same class for {one.difference.top1_agreement_ratio:.0%} of inputs"
+            f"  {variant.name}: {variant.size_ratio:.0%} of the size, "
+            f"{variant.speedup_ratio:.2f} times as fast, "
+            f"same class for {variant.difference.top1_agreement_ratio:.0%} of inputs"
         )
 
 
@@ -77,9 +78,9 @@ def main() -> None:
     infer(model)
     print("smaller numbers:")
     shrink(torch, model)
-    found = loader_throughput(loader, Limits(batches=50, seconds=2))
-    p95_ms = found.batch_load.p95_seconds * 1000
-    print(f"loader: {found.samples_per_second:.0f} samples/s, p95 {p95_ms:.2f} ms a batch")
+    throughput = loader_throughput(loader, Limits(batches=50, seconds=2))
+    p95_ms = throughput.batch_load.p95_seconds * 1000
+    print(f"loader: {throughput.samples_per_second:.0f} samples/s, p95 {p95_ms:.2f} ms a batch")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,13 @@ def main() -> None:
                 log.info("epoch %d done", epoch, extra={"val_loss": 0.5 / (epoch + 1)})
         for path in sorted(Path(folder).rglob("*.jsonl")):
             for line in path.read_text().splitlines():
-                told = json.loads(line)
+                record = json.loads(line)
                 print(
-                    told["category"], told["rank"], told.get("step"), told["message"], told.get("fields", {})
+                    record["category"],
+                    record["rank"],
+                    record.get("step"),
+                    record["message"],
+                    record.get("fields", {}),
                 )
 
 

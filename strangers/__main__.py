@@ -53,7 +53,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _modes(trainer: Trainer, wanted: list[str] | None) -> list[Mode]:
+def _modes(trainer: Trainer, names: list[str] | None) -> list[Mode]:
     modes: list[Mode] = ["run"]
     if trainer.has_callback:
         modes.append("callback")
@@ -63,10 +63,10 @@ def _modes(trainer: Trainer, wanted: list[str] | None) -> list[Mode]:
         modes.append("run, resumed")
         if trainer.has_callback:
             modes.append("callback, resumed")
-    return [mode for mode in modes if wanted is None or mode.partition(",")[0] in wanted]
+    return [mode for mode in modes if names is None or mode.partition(",")[0] in names]
 
 
-def _lines(trainer: Trainer, wanted: list[str] | None, python: Path, folder: Path) -> Iterator[Line]:
+def _lines(trainer: Trainer, names: list[str] | None, python: Path, folder: Path) -> Iterator[Line]:
     version = version_of(python, trainer.package)
     bare = attempt(trainer, "bare", python, folder / "bare")
     if bare.outcome is None:
@@ -74,7 +74,7 @@ def _lines(trainer: Trainer, wanted: list[str] | None, python: Path, folder: Pat
         yield Line(trainer, version, bare, bare, failures=[wrong])
         return
     yield Line(trainer, version, bare, bare)
-    for mode in _modes(trainer, wanted):
+    for mode in _modes(trainer, names):
         other = attempt(trainer, mode, python, folder / mode.replace(", ", "-"))
         recorded = _recorded(other)
         line = Line(trainer, version, bare, other, recorded, failures(trainer, bare, other, recorded))

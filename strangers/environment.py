@@ -37,17 +37,17 @@ def prepare(*, oldest: bool) -> Path:
     name = "oldest" if oldest else "newest"
     folder = ROOT / ".strangers-venv" / name
     python = folder / "bin" / "python"
-    wanted = VERSIONS / f"{name}.txt"
+    requirements = VERSIONS / f"{name}.txt"
     stamp = folder / "installed.txt"
-    if stamp.exists() and stamp.read_text() == wanted.read_text():
+    if stamp.exists() and stamp.read_text() == requirements.read_text():
         return python
-    print(f"installing {wanted.relative_to(ROOT)} into {folder.relative_to(ROOT)}", file=sys.stderr)
+    print(f"installing {requirements.relative_to(ROOT)} into {folder.relative_to(ROOT)}", file=sys.stderr)
     venv.create(folder, with_pip=True, clear=True, symlinks=True)
     _install(python, "--editable", str(ROOT))
-    _install(python, "--requirement", str(wanted))
+    _install(python, "--requirement", str(requirements))
     if not oldest:
         _install(python, "--no-deps", "--requirement", str(VERSIONS / "without_dependencies.txt"))
-    stamp.write_text(wanted.read_text())
+    stamp.write_text(requirements.read_text())
     return python
 
 

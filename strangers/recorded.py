@@ -50,17 +50,17 @@ class Recorded:
 def read(store: Path) -> Recorded:
     """Reads a store that has the runs of one training."""
     runs = stepscope.open_store(store)
-    found = runs.runs()
-    if not found:
+    recorded = runs.runs()
+    if not recorded:
         raise LookupError(f"There is no run in {store}.")
-    run = found[-1]
+    run = recorded[-1]
     described = _json("show", run.id, store)
     report = _json("diagnose", run.id, store)
     explained, loop_seconds = _account(described["wall_time"])
     processes = [process for segment in run.segments for process in segment.processes]
     try:
         return Recorded(
-            runs=tuple(run.name for run in found),
+            runs=tuple(run.name for run in recorded),
             status=run.status,
             reason=run.reason,
             starts=len({process.segment for process in processes if process.role == "rank"}),

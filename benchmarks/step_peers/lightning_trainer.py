@@ -42,7 +42,7 @@ class LightningTrainer(Contender):
         return thread.blocks(lambda: trainer.fit(module, _Batches(thread)))
 
     def options(self) -> dict[str, Any]:
-        """What the Trainer is told beyond the loop."""
+        """Further arguments of the Trainer."""
         return {"logger": False}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch  # noqa: TID253 - it is what TraceML changes
-import traceml_ai as traceml  # type: ignore[import-not-found, unused-ignore]  # a peer, seldom installed
+import traceml_ai as traceml  # type: ignore[import-not-found, unused-ignore]  # a peer, rarely installed
 from torch.utils.data import DataLoader  # noqa: TID253 - so is this
 from traceml_ai.instrumentation.hooks.optimizer_hooks import (  # type: ignore[import-not-found, unused-ignore]
     reset_optimizer_timing,
@@ -89,8 +89,10 @@ def _serve(folder: str, port: int) -> "subprocess.Popen[bytes]":
     """The aggregator, without which `init` does nothing."""
     command = [sys.executable, "-m", "traceml_ai.launcher.cli", "serve", "--run-name", "overhead"]
     command += ["--logs-dir", folder, "--aggregator-port", str(port)]
-    with (Path(folder) / "traceml.txt").open("wb") as told:
-        return subprocess.Popen(command, stdout=told, stderr=told, env={**os.environ, "DO_NOT_TRACK": "1"})
+    with (Path(folder) / "traceml.txt").open("wb") as output:
+        return subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "DO_NOT_TRACK": "1"}
+        )
 
 
 def _free_port() -> int:

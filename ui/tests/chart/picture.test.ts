@@ -45,15 +45,15 @@ describe("a place on the canvas", () => {
 
 describe("values that are not finite", () => {
   const drawn = (nonfinite: number[]): { texts: string[]; rectangles: number[][]; rights: number[] } => {
-    const found = { texts: [] as string[], rectangles: [] as number[][], rights: [] as number[] };
+    const drawing = { texts: [] as string[], rectangles: [] as number[][], rights: [] as number[] };
     const canvas = {
       beginPath() {},
       moveTo() {},
       closePath() {},
       fill() {},
-      lineTo: (x: number) => found.rights.push(x),
-      rect: (...box: number[]) => found.rectangles.push(box),
-      fillText: (text: string) => found.texts.push(text),
+      lineTo: (x: number) => drawing.rights.push(x),
+      rect: (...box: number[]) => drawing.rectangles.push(box),
+      fillText: (text: string) => drawing.texts.push(text),
     };
     const line = lineOf(
       nonfinite.map((_, at) => at),
@@ -61,7 +61,7 @@ describe("values that are not finite", () => {
     );
     line.nonfinite.set(nonfinite);
     paintMarks(canvas as unknown as Canvas, FRAME, [line], { bad: "red", warn: "amber", font: "x" } as Theme);
-    return found;
+    return drawing;
   };
 
   test("from a step on is one strip with one count", () => {

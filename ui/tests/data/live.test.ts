@@ -223,7 +223,7 @@ describe("tabs that watch the same run", () => {
     expect(follower.source.url.searchParams.get("since")).toBe("c2");
   });
 
-  test("catch up by themselves with what they missed while hidden, before what comes now", async () => {
+  test("catch up with what they missed while hidden, before newer points arrive", async () => {
     const [leader, follower] = await twoTabs();
     leader.source.hello("c1");
     leader.source.say("points", points(1), "c2");

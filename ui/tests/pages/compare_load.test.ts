@@ -28,10 +28,10 @@ describe("a comparison", () => {
 
   test("shows the runs that are there, and names those that are not", async () => {
     const { get } = server();
-    const found = await loadComparison(question(["gone/1", "a", "b"]), get);
-    expect(found.runs.map(({ id }) => id)).toEqual(["a", "b"]);
-    expect(found.unknown).toEqual(["gone/1"]);
-    expect(found.baseline).toBe("a");
+    const comparison = await loadComparison(question(["gone/1", "a", "b"]), get);
+    expect(comparison.runs.map(({ id }) => id)).toEqual(["a", "b"]);
+    expect(comparison.unknown).toEqual(["gone/1"]);
+    expect(comparison.baseline).toBe("a");
   });
 
   test("of none that is there, and of a server in trouble, fails", async () => {
