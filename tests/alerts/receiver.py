@@ -1,4 +1,4 @@
-"""An HTTP server that takes notices, for tests of what people are told."""
+"""An HTTP server that receives notices, for tests of what is sent to people."""
 
 from __future__ import annotations
 

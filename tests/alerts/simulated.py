@@ -31,7 +31,7 @@ class Recording:
         next(figures for figures in self.figures.values() if key in figures)[key] = values
 
     def seconds_of(self, key):
-        return next(self.times_s[one] for one, figures in self.figures.items() if key in figures)
+        return next(self.times_s[place] for place, figures in self.figures.items() if key in figures)
 
 
 def going_well(seed=0, step_s=0.25, steps=STEPS, losses="usual"):
@@ -89,15 +89,15 @@ def _loss(chance, number, losses):
 
 def fired(rules, recording, tick_s=5.0):
     """The names of the rules that fire at any time, judged as often as every so many seconds."""
-    history, told, since, cursors = History(), set(), {}, dict.fromkeys(recording.figures, 0)
+    history, names, since, cursors = History(), set(), {}, dict.fromkeys(recording.figures, 0)
     last_s = max(times[-1] for times in recording.times_s.values())
     for now_s in np.arange(tick_s, last_s + tick_s, tick_s):
-        for one, figures in recording.figures.items():
-            times_s = recording.times_s[one]
+        for place, figures in recording.figures.items():
+            times_s = recording.times_s[place]
             end = int(np.searchsorted(times_s, now_s))
-            rows = slice(cursors[one], end)
-            cursors[one] = end
-            _add(history, one, figures, times_s, rows)
+            rows = slice(cursors[place], end)
+            cursors[place] = end
+            _add(history, place, figures, times_s, rows)
         now_ns = BEGAN + int(now_s * SECOND)
         for rule in rules:
             for outcome in evaluate(rule.condition, history, now_ns, recording.status):
@@ -108,22 +108,22 @@ def fired(rules, recording, tick_s=5.0):
                     began_ns, points = since.setdefault(place, (now_ns, outcome.points))
                     lasts = now_ns - began_ns >= rule.for_s * 1e9
                     if lasts and outcome.points - points >= rule.for_points:
-                        told.add(rule.name)
-    return told
+                        names.add(rule.name)
+    return names
 
 
-def _add(history, one, figures, times_s, rows):
+def _add(history, place, figures, times_s, rows):
     if rows.stop > rows.start:
         times_ns = BEGAN + (times_s[rows] * SECOND).astype(np.int64)
-        steps = np.arange(rows.start, rows.stop) * (one.axis == "step")
+        steps = np.arange(rows.start, rows.stop) * (place.axis == "step")
         values = np.column_stack([figures[key][rows] for key in figures])
-        history.add(one, list(figures), steps, times_ns, values)
+        history.add(place, list(figures), steps, times_ns, values)
 
 
 def whole(recording):
     """A recording as a history, the time it ends, and its status: what a condition is judged by."""
     history = History()
-    for one, figures in recording.figures.items():
-        _add(history, one, figures, recording.times_s[one], slice(0, len(recording.times_s[one])))
+    for place, figures in recording.figures.items():
+        _add(history, place, figures, recording.times_s[place], slice(0, len(recording.times_s[place])))
     last_s = max(times[-1] for times in recording.times_s.values())
     return history, BEGAN + int(last_s * SECOND), recording.status

@@ -18,7 +18,7 @@ S = 10**9
 
 
 class Mailbox(Channel):
-    """Keeps what arrives; fails as often as it is told to."""
+    """Keeps what arrives, after failing once for each of the given errors."""
 
     target = "a mailbox"
 
@@ -59,13 +59,13 @@ def post(
     store: SqliteStore, notice_id: str, *channels: str, at_ns: int = 1_000 * S, rules: tuple[str, ...] = ()
 ) -> None:
     """Posts a notice of some rules; without any, of one that no other notice is about."""
-    told = tuple(
+    details = tuple(
         AlertDetail(rule, "warning", "It is hot.", at_ns, recent=(1.0, float("nan")))
         for rule in rules or (f"rule of {notice_id}",)
     )
     with store.transaction():
         for channel in channels:
-            store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, told))
+            store.alert_book.post(channel, Notice(notice_id, "firing", "r", "r-1", "p", "h", at_ns, details))
 
 
 def work(delivery: Delivery, done: Callable[[], bool]) -> None:
@@ -79,13 +79,13 @@ def work(delivery: Delivery, done: Callable[[], bool]) -> None:
 
 
 def test_a_notice_arrives_at_each_of_its_channels_once(store: SqliteStore, clock: Clock) -> None:
-    one, other = Mailbox(), Mailbox()
-    delivery = Delivery(store, lambda _: {"one": one, "other": other}, clock)
+    first, other = Mailbox(), Mailbox()
+    delivery = Delivery(store, lambda _: {"one": first, "other": other}, clock)
     post(store, "a", "one", "other")
     post(store, "b", "one")
     work(delivery, lambda: not delivery.is_waiting)
     delivery.tick()
-    assert (one.arrived, other.arrived) == (["a", "b"], ["a"])
+    assert (first.arrived, other.arrived) == (["a", "b"], ["a"])
     assert [note["sent_ns"] is not None for note in store.notices()] == [True] * 3
 
 

@@ -31,7 +31,7 @@ def test_ranks_hosts_and_devices_have_separate_series():
     feed(history, "x", [1.0], of=source(0))
     feed(history, "x", [2.0], of=source(1))
     feed(history, "x", [3.0], of=gpu(0))
-    assert {one: series.values[-1] for one, series in history.of("x").items()} == {
+    assert {source: series.values[-1] for source, series in history.of("x").items()} == {
         Subject(0, "node"): 1.0,
         Subject(1, "node"): 2.0,
         Subject(None, "node", "GPU-0"): 3.0,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from stepscope.alerts.delivery import message
-from tests.channels.notices import AT_NS, INJECTIONS, MINUTE_NS, TOLD, notice
+from tests.channels.notices import AT_NS, DETAIL, INJECTIONS, MINUTE_NS, notice
 
 UNSAFE = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u2028\u2029\u202d\u202e\u2066\u2067\ud800"}
 
@@ -81,11 +81,11 @@ def test_a_duration_is_written_in_two_units(seconds, said):
     ],
 )
 def test_each_kind_of_notice_has_its_own_wording(kind, subject, begins):
-    told = notice(kind=kind)
-    assert message.subject(told) == subject
-    assert message.text(told).startswith(begins)
-    assert ("lasted 12 min" in message.text(told)) == (kind == "resolved")
-    assert ("still has" in message.text(told)) == (kind == "reminder")
+    sent = notice(kind=kind)
+    assert message.subject(sent) == subject
+    assert message.text(sent).startswith(begins)
+    assert ("lasted 12 min" in message.text(sent)) == (kind == "resolved")
+    assert ("still has" in message.text(sent)) == (kind == "reminder")
 
 
 def test_a_test_notice_needs_no_alerts():
@@ -95,9 +95,10 @@ def test_a_test_notice_needs_no_alerts():
 
 def test_the_worst_alert_comes_first_and_the_rest_is_counted():
     minor = [
-        replace(TOLD, severity="info", rule=f"rule-{place}", message=f"It is {place}.") for place in range(12)
+        replace(DETAIL, severity="info", rule=f"rule-{place}", message=f"It is {place}.")
+        for place in range(12)
     ]
-    many = notice(alerts=(*minor, TOLD))
+    many = notice(alerts=(*minor, DETAIL))
     text = message.text(many)
     assert text.index("CRITICAL: Loss is NaN.") < text.index("INFO: It is 0.")
     assert "has 13 alerts." in text
@@ -128,18 +129,18 @@ def test_recent_values_are_drawn(values, drawn):
     "place", ["run", "project", "host", "rule", "message", "key", "device", "advice", "link"]
 )
 def test_a_name_cannot_control_the_terminal_that_shows_it(place, text):
-    told = notice(**{place: text})
-    lines = message.text(told).split("\n")
+    sent = notice(**{place: text})
+    lines = message.text(sent).split("\n")
     assert len(lines) == len(message.text(notice()).split("\n"))
     assert not UNSAFE & set("".join(lines))
-    assert not UNSAFE & set(message.subject(told))
+    assert not UNSAFE & set(message.subject(sent))
     assert max(map(len, lines)) < 700
-    fields = json.loads(json.dumps(message.fields(told)))
+    fields = json.loads(json.dumps(message.fields(sent)))
     assert not UNSAFE & set("".join([*map(str, fields["alerts"][0].values()), fields["run"], fields["link"]]))
 
 
 def test_a_subject_is_at_most_200_characters():
-    assert len(message.subject(notice(run="r" * 500, message="m" * 500, alerts=(TOLD, TOLD)))) <= 200
+    assert len(message.subject(notice(run="r" * 500, message="m" * 500, alerts=(DETAIL, DETAIL)))) <= 200
     assert len(message.subject(notice(run="r" * 500, message="m" * 500))) <= 200
 
 
@@ -180,12 +181,12 @@ def test_the_fields_for_programs_are_these():
 
 
 def test_the_fields_contain_at_most_a_hundred_alerts():
-    fields = message.fields(notice(alerts=(TOLD,) * 130))
+    fields = message.fields(notice(alerts=(DETAIL,) * 130))
     assert (len(fields["alerts"]), fields["left_out"]) == (100, 30)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(float("inf"), "Infinity"), (-float("inf"), "-Infinity"), (None, None)]
+    ("value", "expected"), [(float("inf"), "Infinity"), (-float("inf"), "-Infinity"), (None, None)]
 )
-def test_a_number_that_json_does_not_have_is_a_string(value, told):
-    assert message.fields(notice(value=value))["alerts"][0]["value"] == told
+def test_a_number_that_json_does_not_have_is_a_string(value, expected):
+    assert message.fields(notice(value=value))["alerts"][0]["value"] == expected

@@ -176,8 +176,8 @@ def test_a_single_nan_between_two_evaluations_of_a_fast_run_fires() -> None:
     losses = [1.0] * 3000
     losses[700] = float("nan")
     assert logged_at_once(watch, losses) == [("nonfinite_loss", "fires")]
-    ((_, told),) = watch.run.open.values()
-    assert (told.step, told.value) == (700, 1.0)
+    ((_, alert),) = watch.run.open.values()
+    assert (alert.step, alert.value) == (700, 1.0)
     assert watch.look(0.5) == [("nonfinite_loss", "resolves")]
 
 
@@ -244,8 +244,8 @@ def test_the_first_alert_does_not_depend_on_how_many_points_an_evaluation_covers
         watch = Watch({"name": "rule", "when": when, "for": lasting})
         for begin in range(0, 400, rows):
             if logged_at_once(watch, losses[begin : begin + rows].tolist()):
-                ((_, told),) = watch.run.open.values()
-                return told.step
+                ((_, alert),) = watch.run.open.values()
+                return alert.step
         return None
 
     assert first_step(at_once) == first_step(1) is not None

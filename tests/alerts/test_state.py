@@ -39,7 +39,9 @@ def test_a_rule_with_a_duration_is_pending_until_it_has_lasted() -> None:
 def test_a_condition_that_is_interrupted_starts_again() -> None:
     state = State()
     truths = [(0, True), (40, False), (50, True), (100, True), (110, True)]
-    turns = [state.advance(Asked(for_s=60), is_true=one, is_clear=None, now_ns=at * S) for at, one in truths]
+    turns = [
+        state.advance(Asked(for_s=60), is_true=truth, is_clear=None, now_ns=at * S) for at, truth in truths
+    ]
     assert turns == [None, None, None, None, "fires"]
 
 

@@ -81,19 +81,19 @@ def rows_of(folder: str, run: str, key: str = "loss") -> dict[str, Any]:
     """The rows of one run as an outsider reads them, with what the store says of the process."""
     try:
         store = stepscope.open_store(folder)
-        found = store.run(run)
-        known = any(info.key == key for info in found.keys())
-        points = found.series(key) if known else None
-        processes = [process for part in found.segments for process in part.processes]
+        opened = store.run(run)
+        known = any(info.key == key for info in opened.keys())
+        points = opened.series(key) if known else None
+        processes = [process for part in opened.segments for process in part.processes]
         return {
-            "name": found.name,
-            "status": found.status,
-            "reason": found.reason,
+            "name": opened.name,
+            "status": opened.status,
+            "reason": opened.reason,
             "steps": [] if points is None else points.steps.tolist(),
             "values": [] if points is None else [value.hex() for value in points.values.tolist()],
             "times": [] if points is None else points.times.tolist(),
             # What the agent's checks came to is there where an agent has read it, and no record of the run.
-            "events": [[event.kind, event.step] for event in found.events() if event.kind != CHECKS_EVENT],
+            "events": [[event.kind, event.step] for event in opened.events() if event.kind != CHECKS_EVENT],
             "lost": sum(process.lost for process in processes),
             "dropped": sum(process.dropped for process in processes),
         }
@@ -134,14 +134,14 @@ def everything(folder: str, known: dict[str, list[str]], shown: list[str]) -> di
 
     def add(name: str, question: Callable[[], object]) -> Any:
         try:
-            found = question()
+            value = question()
         except StepscopeError as error:
             answers[name] = {"error": str(error), "missing": isinstance(error, NotFound)}
         except Exception:  # noqa: BLE001 - what an outsider would see as a traceback
             answers[name] = {"error": traceback.format_exc(limit=-2), "traceback": True}
         else:
-            answers[name] = _digest(_plain(found))
-            return found
+            answers[name] = _digest(_plain(value))
+            return value
         return None
 
     store = add("open", lambda: _Opened(stepscope.open_store(folder)))
@@ -216,7 +216,7 @@ def _parts(value: object) -> list[str]:
     if isinstance(value, dict):
         return [part for key in value for part in (repr(key), *_parts(value[key]))]
     if isinstance(value, list | tuple):
-        return [f"{len(value)}", *(part for one in value for part in _parts(one))]
+        return [f"{len(value)}", *(part for element in value for part in _parts(element))]
     if hasattr(value, "__dataclass_fields__"):
         return [part for name in value.__dataclass_fields__ for part in (name, *_parts(getattr(value, name)))]
     return [repr(value)]

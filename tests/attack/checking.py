@@ -34,9 +34,9 @@ def reading_faults(what: str, asked: Asked) -> Iterator[Fault]:
         yield Fault(TRACEBACK, f"the process that read {what} died: {asked.stderr[-300:]}")
 
 
-def value_faults(run: str, found: dict, salt: float) -> Iterator[Fault]:
+def value_faults(run: str, answers: dict, salt: float) -> Iterator[Fault]:
     """Whether each row has the value that was logged at its step, and none comes twice."""
-    steps, values = found["steps"], found["values"]
+    steps, values = answers["steps"], answers["values"]
     wrong = [
         (step, float.fromhex(one))
         for step, one in zip(steps, values, strict=True)
@@ -59,27 +59,30 @@ def whole_run_faults(
     """Whether every acknowledged row of a run is read back, with exact values and a true status."""
     asked = ask(rows_of, str(store), training.run, seconds=seconds)
     yield from reading_faults(training.run, asked)
-    found = asked.result
-    if found is None:
+    answers = asked.result
+    if answers is None:
         return
-    if "error" in found:
+    if "error" in answers:
         if acknowledged or kind == OTHER:
-            yield Fault(kind, f"{training.run} with {acknowledged} rows: {found['kind']}: {found['error']}")
+            yield Fault(
+                kind, f"{training.run} with {acknowledged} rows: {answers['kind']}: {answers['error']}"
+            )
         return
-    steps = found["steps"]
+    steps = answers["steps"]
     if steps != list(range(len(steps))) or len(steps) < acknowledged:
         missing = sorted(set(range(acknowledged)) - set(steps))
         yield Fault(
             kind,
             f"{len(missing)} of {acknowledged} acknowledged rows of {training.run} are missing, first "
-            f"{missing[:3]}; read {len(steps)}, lost {found['lost']}, dropped {found['dropped']}, "
-            f"status {found['status']}",
+            f"{missing[:3]}; read {len(steps)}, lost {answers['lost']}, dropped {answers['dropped']}, "
+            f"status {answers['status']}",
         )
-    yield from value_faults(training.run, found, training.salt)
-    if found["status"] not in statuses:
+    yield from value_faults(training.run, answers, training.salt)
+    if answers["status"] not in statuses:
         yield Fault(
             WRONG,
-            f"status of {training.run} is {found['status']} ({found['reason']}), expected {list(statuses)}",
+            f"status of {training.run} is {answers['status']} ({answers['reason']}), "
+            f"expected {list(statuses)}",
         )
 
 

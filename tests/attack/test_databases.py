@@ -157,7 +157,7 @@ def places_of(data: bytes, table: str, column: str) -> list[tuple[int, int]]:
     memory.close()
     texts = [value.encode() if isinstance(value, str) else value for value in values]
     # What is long lies on several pages; its first bytes are on one.
-    places = [(data.find(one[:40]), len(one[:40])) for one in texts if isinstance(one, bytes) and one]
+    places = [(data.find(text[:40]), len(text[:40])) for text in texts if isinstance(text, bytes) and text]
     return [place for place in places if place[0] >= 0]
 
 

@@ -128,13 +128,13 @@ def read(folder: Path, training: Training) -> Iterator[Fault]:
     """Reads the rows of a run from a folder; gives step and time of each."""
     asked = ask(rows_of, str(folder), training.run)
     yield from reading_faults(training.run, asked)
-    found = asked.result or {"error": "not read"}
-    if "error" in found:
+    answers = asked.result or {"error": "not read"}
+    if "error" in answers:
         return {}
-    yield from value_faults(training.run, found, training.salt)
-    if found["status"] != "finished" and folder.name == "store":
-        yield Fault(WRONG, f"the run that finished is called {found['status']} ({found['reason']})")
-    return dict(zip(found["steps"], found["times"], strict=True))
+    yield from value_faults(training.run, answers, training.salt)
+    if answers["status"] != "finished" and folder.name == "store":
+        yield Fault(WRONG, f"the run that finished is called {answers['status']} ({answers['reason']})")
+    return dict(zip(answers["steps"], answers["times"], strict=True))
 
 
 def before_start(_: random.Random, training: Training, store: Path) -> None:

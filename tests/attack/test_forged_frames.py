@@ -231,21 +231,21 @@ def _place(dice: random.Random, frames: list[Frame]) -> int:
     return rows[dice.randrange(len(rows) // 4, len(rows) // 2)].end
 
 
-def victim_faults(found: dict, forged: str) -> Iterator[Fault]:
+def victim_faults(answers: dict, forged: str) -> Iterator[Fault]:
     """Whether all that was in the file before is still read."""
-    if "error" in found:
-        yield Fault(LOST, f"{found['kind']}: {found['error']}")
+    if "error" in answers:
+        yield Fault(LOST, f"{answers['kind']}: {answers['error']}")
         return
-    yield from value_faults("victim", found, 0.5)
-    missing = sorted(set(range(ROWS)) - set(found["steps"]))
+    yield from value_faults("victim", answers, 0.5)
+    missing = sorted(set(range(ROWS)) - set(answers["steps"]))
     if missing:
         yield Fault(LOST, f"{len(missing)} rows beside the forged frame are missing, first {missing[:3]}")
-    if ["milestone", 10] not in found["events"]:
+    if ["milestone", 10] not in answers["events"]:
         yield Fault(LOST, "the event beside the forged frame is missing")
-    if found["name"] != "victim":
-        yield Fault(WRONG, f"the run is called {found['name']!r}")
-    if found["status"] != "finished":
-        yield Fault(WRONG, f"the run is called {found['status']!r} after {forged}")
+    if answers["name"] != "victim":
+        yield Fault(WRONG, f"the run is called {answers['name']!r}")
+    if answers["status"] != "finished":
+        yield Fault(WRONG, f"the run is called {answers['status']!r} after {forged}")
 
 
 @pytest.mark.slow

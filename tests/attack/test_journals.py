@@ -259,30 +259,31 @@ def _of_other_process(path: Path) -> str:
     return f"{segment_and_rank}-999999{path.suffix}"
 
 
-def faults_of(found: dict, whole: dict, expected: Expected) -> Iterator[Fault]:
+def faults_of(answers: dict, whole: dict, expected: Expected) -> Iterator[Fault]:
     """What is wrong with the damaged run."""
-    if "error" in found:
-        yield Fault(LOST, f"{found['kind']}: {found['error']}")
+    if "error" in answers:
+        yield Fault(LOST, f"{answers['kind']}: {answers['error']}")
         return
-    yield from value_faults("victim", found, 0.5)
-    missing = set(range(ROWS)) - set(found["steps"])
+    yield from value_faults("victim", answers, 0.5)
+    missing = set(range(ROWS)) - set(answers["steps"])
     if missing - expected.hit:
         yield Fault(
             LOST,
             f"{len(missing - expected.hit)} rows of intact frames are missing, first "
-            f"{sorted(missing - expected.hit)[:3]}; lost is {found['lost']}, status {found['status']}",
+            f"{sorted(missing - expected.hit)[:3]}; lost is {answers['lost']}, status {answers['status']}",
         )
-    least = {"each": len(missing), "some": 1, "status": found["status"] == "finished", "refused": 0}
+    least = {"each": len(missing), "some": 1, "status": answers["status"] == "finished", "refused": 0}
     needed = least[expected.counted]
-    if missing and found["lost"] < needed:
+    if missing and answers["lost"] < needed:
         yield Fault(
             LOST,
-            f"{len(missing)} rows are missing, {found['lost']} are counted as lost, status {found['status']}",
+            f"{len(missing)} rows are missing, {answers['lost']} are counted as lost, "
+            f"status {answers['status']}",
         )
     times = dict(zip(whole["steps"], whole["times"], strict=True))
     late = [
         (step, moment - times[step])
-        for step, moment in zip(found["steps"], found["times"], strict=True)
+        for step, moment in zip(answers["steps"], answers["times"], strict=True)
         if step in times and abs(moment - times[step]) > CLOCK_S
     ]
     if late:

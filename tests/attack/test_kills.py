@@ -148,4 +148,10 @@ def test_kills_lose_no_acknowledged_row_and_touch_no_other_run(sweep: Sweep, sto
 
         return Case(name, check)
 
-    sweep.run([case(f"{name} {number}", one) for name, one in SCENARIOS.items() for number in range(ROUNDS)])
+    sweep.run(
+        [
+            case(f"{name} {number}", scenario)
+            for name, scenario in SCENARIOS.items()
+            for number in range(ROUNDS)
+        ]
+    )

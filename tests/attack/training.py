@@ -167,12 +167,12 @@ def kill_agent(store: Path) -> bool:
 def processes_of(scratch: Path) -> list[int]:
     """The trainings of a case that still run, and their agents."""
     mark = f"{MARK}={scratch}".encode()
-    found = []
+    pids = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark in environment.read_bytes().split(b"\0"):
-                found.append(int(environment.parent.name))
-    return found
+                pids.append(int(environment.parent.name))
+    return pids
 
 
 def end_agents(scratch: Path) -> None:

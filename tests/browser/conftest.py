@@ -108,7 +108,7 @@ class Visitor:
     def expect(self, *allowed: str) -> None:
         """Fails where the browser complained of anything else; forgets it."""
         heard, self.complaints = self.complaints, []
-        assert [text for text in heard if not any(one in text for one in allowed)] == []
+        assert [text for text in heard if not any(pattern in text for pattern in allowed)] == []
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def visitors(browser, served) -> Iterator[Callable]:
         return known[theme, phone]
 
     yield visitor
-    for one in known.values():
-        one.context.close()
+    for shared in known.values():
+        shared.context.close()
 
 
 @pytest.fixture
@@ -151,8 +151,8 @@ def look(visitors) -> Iterator[Callable]:
         return used[-1].go(path)
 
     yield look_at
-    for one in used:
-        one.expect()
+    for visitor in used:
+        visitor.expect()
 
 
 @pytest.fixture

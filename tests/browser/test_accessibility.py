@@ -22,8 +22,14 @@ SWEEP = [pytest.param(route, marks=() if route in ALWAYS else pytest.mark.slow) 
 def faults(page, *rules: str) -> list[str]:
     """What axe finds that is serious, with the element it is about; by some of its rules, or by all."""
     options = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"], **options}).response["violations"]
-    return [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found if one["impact"] in GRAVE]
+    violations = (
+        axe.Axe().run(page, options={"resultTypes": ["violations"], **options}).response["violations"]
+    )
+    return [
+        f"{violation['id']}: {violation['nodes'][0]['html'][:160]}"
+        for violation in violations
+        if violation["impact"] in GRAVE
+    ]
 
 
 @pytest.mark.slow

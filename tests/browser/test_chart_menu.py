@@ -169,7 +169,7 @@ def test_a_name_that_is_being_typed_is_kept_while_the_page_is_scrolled_away(temp
     temperatures.wait_for_function(
         f"name => {bottom} < -4 * innerHeight", arg="chart-gpu/temperature_celsius"
     )
-    # How far away a chart is, it is told in a later frame.
+    # The distance of a chart is measured in a later frame.
     temperatures.evaluate(
         "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     )
@@ -207,7 +207,7 @@ def test_many_epochs_share_marks_in_the_event_lane(tmp_path, serve, open_page):
     lane.locator(".mark").first.wait_for()
     boxes = [mark.bounding_box() for mark in lane.locator(".mark").all()]
     assert all(
-        one["x"] + 23 <= other["x"] for one, other in pairwise(sorted(boxes, key=lambda box: box["x"]))
+        left["x"] + 23 <= other["x"] for left, other in pairwise(sorted(boxes, key=lambda box: box["x"]))
     )
     assert ", and " in lane.locator(".mark").first.get_attribute("aria-label")
     store.close()

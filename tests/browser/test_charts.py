@@ -1,4 +1,4 @@
-"""Charts zoom together, read out what is under the pointer, and mark what is no number."""
+"""Charts zoom together, show the values under the pointer, and mark what is not a number."""
 
 from __future__ import annotations
 

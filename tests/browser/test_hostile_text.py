@@ -82,13 +82,13 @@ def hostile(tmp_path, serve):
     )
     rules = [
         {
-            "name": one[:100],
-            "when": f"`{one.replace('`', '')}` > 1",
-            "advice": one,
-            "run": one,
-            "channels": [one],
+            "name": payload[:100],
+            "when": f"`{payload.replace('`', '')}` > 1",
+            "advice": payload,
+            "run": payload,
+            "channels": [payload],
         }
-        for one in PAYLOADS[::4]
+        for payload in PAYLOADS[::4]
     ]
     (store.folder / "rules.json").write_text(json.dumps({"rules": rules}))
     server = serve(store.folder)
@@ -127,8 +127,8 @@ def _words(store: ExampleStore, begun_ns: int) -> None:
         "device": PAYLOADS[33],
     }
     lists = {"ruled_out": PAYLOADS[:20], "tries": PAYLOADS[20:24], "refs": PAYLOADS[24:40]}
-    remedies = [{"text": one, "code": one, "framework": None} for one in PAYLOADS[40:60]]
-    evidence = [{"label": one, "value": one, "note": one} for one in PAYLOADS[60:80]]
+    remedies = [{"text": payload, "code": payload, "framework": None} for payload in PAYLOADS[40:60]]
+    evidence = [{"label": payload, "value": payload, "note": payload} for payload in PAYLOADS[60:80]]
     store.store.put_finding(
         "run-0", {**finding, **texts, **lists, "remedies": remedies, "evidence": evidence}, begun_ns
     )
@@ -138,7 +138,11 @@ def mark(server: Served, payloads: list[str]) -> None:
     """Tags and notes, as a person would add them."""
     token = server.link.split("token=")[1]
     for path, method, body in (
-        ("runs/run-0/marks", "PUT", {"tags": [one[:40].replace("\x00", "") for one in payloads[:10]]}),
+        (
+            "runs/run-0/marks",
+            "PUT",
+            {"tags": [payload[:40].replace("\x00", "") for payload in payloads[:10]]},
+        ),
         ("runs/run-0/notes", "POST", {"step": 1, "text": payloads[0]}),
     ):
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -189,5 +193,5 @@ def test_no_source_of_the_page_draws_markup_from_text():
     written = re.compile(
         r"\{@html|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function\("
     )
-    found = [path.name for path in sources.rglob("*.*") if written.search(path.read_text(encoding="utf-8"))]
-    assert found == []
+    names = [path.name for path in sources.rglob("*.*") if written.search(path.read_text(encoding="utf-8"))]
+    assert names == []

@@ -192,7 +192,7 @@ def test_the_figures_of_alerts_stand_below_each_other(troubled, open_page):
     page = open_page(troubled, "/alerts")
     page.locator("[data-testid^=alert-] .course").nth(1).wait_for()
     for part in (".said", ".course", ".row"):
-        boxes = [one.bounding_box() for one in page.locator(f"[data-testid^=alert-] {part}").all()]
+        boxes = [element.bounding_box() for element in page.locator(f"[data-testid^=alert-] {part}").all()]
         assert len({round(box["x"]) for box in boxes}) == 1, part
 
 

@@ -35,7 +35,7 @@ def watched(training, open_page):
 
 
 def is_live(page) -> None:
-    """Waits until news arrive by themselves."""
+    """Waits until live updates arrive."""
     page.wait_for_selector("[data-testid=live-state][data-state=live]")
 
 

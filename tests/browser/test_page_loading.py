@@ -1,4 +1,4 @@
-"""How the code of pages is fetched: little at first, the rest ahead of need, and with words when it fails."""
+"""How the code of pages is loaded: little on the first page, the rest in advance, a message when it fails."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def test_an_unknown_page_of_a_run_leads_to_those_it_has(look):
 def test_the_address_in_an_alert_leads_to_the_charts_of_its_metric(look):
     routing = Routing((), Silences(Path()), link="http://page")
     for key, step, charts in (("val/loss", 5, "Metrics"), ("gpu/temperature_celsius", None, "System")):
-        told = AlertDetail("rule", "info", "", 0, key=key, step=step)
-        page = look(routing.link_to(LIVE, (told,)).removeprefix("http://page"))
+        detail = AlertDetail("rule", "info", "", 0, key=key, step=step)
+        page = look(routing.link_to(LIVE, (detail,)).removeprefix("http://page"))
         page.get_by_test_id(f"chart-{key}").first.wait_for()
         page.wait_for_function("words => document.title.endsWith(words)", arg=charts)
         assert page.get_by_test_id("chart-accuracy").count() == 0

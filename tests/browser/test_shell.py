@@ -44,10 +44,10 @@ def kept_addresses(page) -> list[str]:
     """All that any cache of the page's has."""
     return page.evaluate(
         """async () => {
-            const found = [];
+            const addresses = [];
             for (const name of await caches.keys())
-                for (const request of await (await caches.open(name)).keys()) found.push(request.url);
-            return found;
+                for (const request of await (await caches.open(name)).keys()) addresses.push(request.url);
+            return addresses;
         }"""
     )
 

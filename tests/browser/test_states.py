@@ -39,8 +39,8 @@ def test_alerts_with_the_same_words_are_each_listed(tmp_path, serve, open_page):
     store.processes("twins", store.now_ns - 60 * NS, store.now_ns, "running", ranks=2)
     with store.store.transaction():
         for rank in range(2):
-            told = OpenAlert("twins", "hot", "warning", "It is too hot.", store.now_ns, {"rank": rank})
-            store.store.alert_book.fire(told)
+            alert = OpenAlert("twins", "hot", "warning", "It is too hot.", store.now_ns, {"rank": rank})
+            store.store.alert_book.fire(alert)
     page = open_page(serve(store.folder), "/alerts")
     page.get_by_text("It is too hot.").nth(1).wait_for()
     assert page.get_by_text("It is too hot.").count() == 2
@@ -156,7 +156,7 @@ def test_the_charts_of_the_machine_leave_no_blank(tmp_path, serve, open_page, wi
     page.set_viewport_size({"width": width, "height": 900})
     strip = page.locator(".machine")
     strip.wait_for()
-    boxes = [one.bounding_box() for one in strip.locator("> *").all()]
+    boxes = [element.bounding_box() for element in strip.locator("> *").all()]
     assert len(boxes) == 5
     whole = strip.bounding_box()
     for top in {box["y"] for box in boxes}:

@@ -38,7 +38,7 @@ def test_a_failed_run_leads_with_exception_traceback_and_last_lines(troubled, op
     assert printed.endswith("epoch 29 loss 0.067")
     first, second = tops(page, "ended", "tile-throughput")
     assert first < second
-    assert page.get_by_test_id("verdict").count() == 0, "the failure is told once"
+    assert page.get_by_test_id("verdict").count() == 0, "the failure is shown once"
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 

@@ -63,11 +63,11 @@ class TroubledStore(ExampleStore):
     def alarms(self) -> None:
         """Alerts on a run that goes on, with more to say than fits into a line."""
         self.small("troubled", "running", np.linspace(2, 1, 50))
-        told = {"recent": [0.1, 0.3, 0.41], "advice": "Raise num_workers to 12. " * 6, "rank": 0}
+        details = {"recent": [0.1, 0.3, 0.41], "advice": "Raise num_workers to 12. " * 6, "rank": 0}
         long, short = "41% of the last 2 min were spent waiting for data. " * 3, "It is hot."
         with self.store.transaction():
             for rule, message, value in (("input_bound", long, 0.41), ("hot", short, 123_456.0)):
-                fields = {**told, "value": value, "threshold": value / 2}
+                fields = {**details, "value": value, "threshold": value / 2}
                 alert = OpenAlert("troubled", rule, "warning", message, self.now_ns, fields)
                 self.store.alert_book.fire(alert)
 

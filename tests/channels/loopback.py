@@ -1,4 +1,4 @@
-"""A web server on the loopback interface that keeps what it was sent and answers as it is told."""
+"""A web server on the loopback interface that keeps what it was sent and gives the answers of the test."""
 
 from __future__ import annotations
 

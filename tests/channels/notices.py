@@ -9,7 +9,7 @@ from stepscope.schema.alert import AlertDetail, Notice
 MINUTE_NS = 60 * 10**9
 AT_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
 
-TOLD = AlertDetail(
+DETAIL = AlertDetail(
     rule="nonfinite_loss",
     severity="critical",
     message="Loss is NaN.",
@@ -31,7 +31,7 @@ NOTICE = Notice(
     project="vision",
     host="node-3",
     at_ns=AT_NS,
-    alerts=(TOLD,),
+    alerts=(DETAIL,),
     link="http://127.0.0.1:8765/run/run-1",
 )
 
@@ -40,7 +40,7 @@ def notice(**changes: object) -> Notice:
     """The usual notice with changes to it, or to its alert where that has such a field."""
     own = {name: value for name, value in changes.items() if name in vars(NOTICE)}
     alert = {name: value for name, value in changes.items() if name not in own}
-    return replace(NOTICE, **{"alerts": (replace(TOLD, **alert),), **own})
+    return replace(NOTICE, **{"alerts": (replace(DETAIL, **alert),), **own})
 
 
 INJECTIONS = [

@@ -23,7 +23,7 @@ def address(web, path="canary-path"):
 
 
 @pytest.mark.parametrize(
-    ("kind", "severity", "told"),
+    ("kind", "severity", "expected"),
     [
         ("firing", "critical", "failure"),
         ("firing", "warning", "warning"),
@@ -31,15 +31,15 @@ def address(web, path="canary-path"):
         ("resolved", "critical", "success"),
     ],
 )
-def test_a_notice_arrives_with_its_severity(web, kind, severity, told):
+def test_a_notice_arrives_with_its_severity(web, kind, severity, expected):
     channel = AppriseChannel(urls=[address(web)])
-    one = notice(kind=kind, severity=severity)
-    channel.send(one)
+    sent = notice(kind=kind, severity=severity)
+    channel.send(sent)
     body = json.loads(web.requests[0].body)
     assert web.requests[0].path == "/canary-path"
-    assert body["title"] == message.subject(one)
-    assert body["message"].strip() == message.text(one).strip()
-    assert body["type"] == told
+    assert body["title"] == message.subject(sent)
+    assert body["message"].strip() == message.text(sent).strip()
+    assert body["type"] == expected
     assert channel.target == "JSON"
 
 

@@ -50,11 +50,11 @@ def test_lines_are_wrapped_to_the_width_of_the_terminal(monkeypatch):
     ]
 
 
-def on_a_terminal(kind: str, columns: int = 0, **told: str) -> str:
+def on_a_terminal(kind: str, columns: int = 0, **changes: str) -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
-        ConsoleChannel(_stream=stream).send(notice(kind=kind, **told))
+        ConsoleChannel(_stream=stream).send(notice(kind=kind, **changes))
         shown = os.read(ours, 10_000).decode()
     os.close(ours)
     return shown

@@ -76,8 +76,8 @@ def test_a_dead_network_is_a_delivery_error_without_secrets(name, nowhere, caplo
     with pytest.raises(DeliveryError) as raised:
         channel.send(notice())
     assert not raised.value.is_final
-    told = "".join(traceback.format_exception(raised.value))
-    shown = [told, repr(raised.value), repr(channel), str(channel), channel.target, caplog.text]
+    trace = "".join(traceback.format_exception(raised.value))
+    shown = [trace, repr(raised.value), repr(channel), str(channel), channel.target, caplog.text]
     assert CANARY not in "".join([*shown, *capsys.readouterr()])
 
 

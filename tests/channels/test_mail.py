@@ -18,7 +18,7 @@ from stepscope.channels.mail import MailChannel
 from stepscope.errors import ConfigError
 from stepscope.journal.private_settings import SUFFIX
 from tests.channels.mail_server import PASSWORD, USER, mailbox
-from tests.channels.notices import INJECTIONS, TOLD, notice
+from tests.channels.notices import DETAIL, INJECTIONS, notice
 
 PEOPLE = ["ann@example.com", "bob@example.com"]
 HEADERS = {"From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Auto-Submitted"} | {
@@ -78,24 +78,24 @@ def test_one_mail_arrives_over_a_connection_that_is_encrypted_from_the_start(cer
 
 def test_every_attempt_has_the_same_id_and_another_notice_another(open_box):
     channel = without_login(open_box.port)
-    for one in (notice(), notice(), notice(id="notice-8")):
-        channel.send(one)
+    for sent in (notice(), notice(), notice(id="notice-8")):
+        channel.send(sent)
     first, again, other = [mail["Message-ID"] for mail in open_box.mails]
     assert first == again != other
     assert first.endswith("@example.com>")
 
 
 def test_firing_and_resolved_mails_are_in_one_thread():
-    other = replace(TOLD, rule="slow", severity="info")
+    other = replace(DETAIL, rule="slow", severity="info")
 
     def threads(*alerts, **changes):
         mail = mail_message(notice(alerts=alerts, **changes), "a@example.com", PEOPLE)
         return mail["In-Reply-To"], set(mail["References"].split())
 
-    parent, references = threads(TOLD, other)
-    assert threads(TOLD, id="notice-8", kind="resolved") == (parent, {parent})
+    parent, references = threads(DETAIL, other)
+    assert threads(DETAIL, id="notice-8", kind="resolved") == (parent, {parent})
     assert threads(other, id="notice-9", kind="resolved")[1] < references
-    assert threads(TOLD, run_id="run-2")[0] != parent
+    assert threads(DETAIL, run_id="run-2")[0] != parent
 
 
 def test_a_test_without_alerts_belongs_to_no_thread():
@@ -106,15 +106,15 @@ def test_a_test_without_alerts_belongs_to_no_thread():
 @pytest.mark.parametrize("text", INJECTIONS)
 @pytest.mark.parametrize("place", ["run", "rule", "message"])
 def test_no_name_adds_a_header_or_a_recipient(place, text):
-    told = notice(**{place: text})
-    mail = mail_message(told, "a@example.com", PEOPLE)
+    sent = notice(**{place: text})
+    mail = mail_message(sent, "a@example.com", PEOPLE)
     content = mail.as_bytes()
     parsed = message_from_bytes(content, policy=policy.default)
     assert Counter(parsed.keys()) == Counter(HEADERS)
     assert parsed["To"] == ", ".join(PEOPLE)
     assert len(parsed["Subject"]) <= 200
     assert not [line for line in content.split(b"\r\n") if len(line) > 998 or b"\n" in line or b"\r" in line]
-    assert parsed.get_content().replace("\r\n", "\n") == message.text(told)
+    assert parsed.get_content().replace("\r\n", "\n") == message.text(sent)
 
 
 def test_each_unusual_name_arrives_as_one_mail(open_box):

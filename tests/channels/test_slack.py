@@ -10,7 +10,7 @@ import pytest
 from stepscope.channels.base import DeliveryError
 from stepscope.channels.slack import SlackChannel, payload
 from tests.channels.loopback import status
-from tests.channels.notices import INJECTIONS, TOLD, notice
+from tests.channels.notices import DETAIL, INJECTIONS, notice
 
 
 def test_a_notice_arrives_with_a_line_of_text_and_a_coloured_attachment(web):
@@ -47,7 +47,7 @@ def test_names_become_neither_links_nor_mentions():
 
 
 def test_many_long_alerts_fit_and_the_rest_is_counted():
-    long = replace(TOLD, message="m" * 900, advice="a" * 900)
+    long = replace(DETAIL, message="m" * 900, advice="a" * 900)
     body = payload(notice(alerts=(long,) * 30))
     assert 1 <= len(body["attachments"]) <= 10
     assert sum(len(attachment["text"]) for attachment in body["attachments"]) <= 5_000

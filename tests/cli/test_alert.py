@@ -43,9 +43,9 @@ def test_history_has_the_alert_with_its_run_and_message(capsys) -> None:
 @pytest.mark.usefixtures("store")
 def test_history_as_json_has_the_notices(capsys) -> None:
     assert main(["alert", "history", "diverged", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [alert["rule"] for alert in found["alerts"]] == ["nonfinite_loss"]
-    assert [notice["channel"] for notice in found["notices"]] == ["console"]
+    output = json.loads(capsys.readouterr().out)
+    assert [alert["rule"] for alert in output["alerts"]] == ["nonfinite_loss"]
+    assert [notice["channel"] for notice in output["notices"]] == ["console"]
 
 
 @pytest.mark.usefixtures("store")
@@ -113,8 +113,8 @@ def test_a_history_of_no_alert_is_empty(capsys) -> None:
 
 
 def test_history_names_alert_and_run_of_a_notice_that_was_not_delivered(store: Path, capsys) -> None:
-    told = AlertDetail("nonfinite_loss", "critical", "It is NaN.", 5)
-    notice = Notice("n", "resolved", "diverged", "diverged", "p", "h", time.time_ns(), (told,))
+    detail = AlertDetail("nonfinite_loss", "critical", "It is NaN.", 5)
+    notice = Notice("n", "resolved", "diverged", "diverged", "p", "h", time.time_ns(), (detail,))
     (run,) = stepscope.open_store(store).runs()
     opened = SqliteStore(store / "store.sqlite")
     with opened.transaction():
@@ -240,8 +240,8 @@ def test_the_list_names_rules_of_live_runs_that_use_unrecorded_keys(tmp_path: Pa
     assert "over" not in said
     assert "fan" not in said
     assert main(["alert", "list", "--json", "--store", str(tmp_path / "store")]) == 0
-    [one] = json.loads(capsys.readouterr().out)["unrecorded"]
-    assert (one["run"], one["rule"]) == ("live", "typo")
+    [warning] = json.loads(capsys.readouterr().out)["unrecorded"]
+    assert (warning["run"], warning["rule"]) == ("live", "typo")
 
 
 def test_a_threshold_over_a_metric_that_no_run_has_is_doubted_too(tmp_path: Path, capsys) -> None:
@@ -270,6 +270,6 @@ def test_rules_of_a_live_run_s_own_settings_are_listed_with_the_run(tmp_path: Pa
     store.close()
     assert main(["alert", "rules", "--json", "--store", str(tmp_path / "store")]) == 0
     listed = json.loads(capsys.readouterr().out)
-    own = [(one["name"], one["origin"], one["enabled"]) for one in listed if one["run"] == "live"]
+    own = [(rule["name"], rule["origin"], rule["enabled"]) for rule in listed if rule["run"] == "live"]
     assert own == [("crashed", "configuration", False), ("own", "configuration", True)]
-    assert not any(one["run"] == "over" for one in listed)
+    assert not any(rule["run"] == "over" for rule in listed)

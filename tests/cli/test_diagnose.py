@@ -22,8 +22,10 @@ def store(tmp_path_factory):
             monitor.log_training_step(loss=math.nan if step >= 200 else 1.0 + 0.01 * (step % 5))
     noise = np.random.default_rng(0).normal(1, 0.05, 300).tolist()
     with TrainingMonitor(run="well", directory=folder) as monitor:
-        for step, one in enumerate(noise):
-            monitor.log({"loss": one, "step_seconds": 0.02 * one, "phase/data_seconds": 1e-4}, step)
+        for step, deviation in enumerate(noise):
+            monitor.log(
+                {"loss": deviation, "step_seconds": 0.02 * deviation, "phase/data_seconds": 1e-4}, step
+            )
     return folder
 
 
@@ -50,8 +52,8 @@ def test_a_page_has_verdict_evidence_remedy_code_and_what_was_considered(capsys)
 
 def test_a_healthy_run_has_a_healthy_verdict(capsys):
     page = printed(capsys, "well")
-    told = r"^  No problem found by \d+ checks; \d+ could not run. \d\d\.\d ms a step\.$"
-    assert re.search(told, page, re.MULTILINE)
+    pattern = r"^  No problem found by \d+ checks; \d+ could not run. \d\d\.\d ms a step\.$"
+    assert re.search(pattern, page, re.MULTILINE)
     assert "input.exposed_wait: Steps wait for data 0.5% of the time" in page
     assert re.search(r"^\d+ checks that do not apply to this run: see --json$", page, re.MULTILINE)
     assert "dist.straggler" not in page
@@ -61,9 +63,9 @@ def test_a_finding_that_was_muted_on_the_page_is_marked_and_is_not_the_verdict(c
     marks = open_marks(store)
     marks.change(open_store(store).run("lost").id, muted=["num.nonfinite"])
     try:
-        told = json.loads(printed(capsys, "lost", "--json"))
-        assert [finding["muted"] for finding in told["findings"]] == [True]
-        assert told["verdict"]["id"] != "num.nonfinite"
+        output = json.loads(printed(capsys, "lost", "--json"))
+        assert [finding["muted"] for finding in output["findings"]] == [True]
+        assert output["verdict"]["id"] != "num.nonfinite"
         assert "critical, confidence 99%, muted  num.nonfinite" in printed(capsys, "lost")
     finally:
         marks.change(open_store(store).run("lost").id, muted=[])
@@ -108,23 +110,23 @@ def test_without_a_name_the_newest_run_is_meant(capsys):
 
 
 def test_json_has_the_verdict_the_findings_and_the_rest(capsys):
-    told = json.loads(printed(capsys, "lost", "--json"), parse_constant=pytest.fail)
-    assert told["name"] == "lost"
-    assert (told["verdict"]["id"], told["verdict"]["severity"]) == ("num.nonfinite", "critical")
-    assert told["verdict"]["steps"] == [200, 299]
-    assert [one["key"] for one in told["findings"]] == ["num.nonfinite"]
-    finding = told["findings"][0]
+    output = json.loads(printed(capsys, "lost", "--json"), parse_constant=pytest.fail)
+    assert output["name"] == "lost"
+    assert (output["verdict"]["id"], output["verdict"]["severity"]) == ("num.nonfinite", "critical")
+    assert output["verdict"]["steps"] == [200, 299]
+    assert [finding["key"] for finding in output["findings"]] == ["num.nonfinite"]
+    finding = output["findings"][0]
     assert (finding["remedy"], finding["code"]) == (
         finding["remedies"][0]["text"],
         finding["remedies"][0]["code"],
     )
     assert finding["gain"] == finding["estimate"]
-    results = {check["id"]: check["result"] for check in told["checks"]}
+    results = {check["id"]: check["result"] for check in output["checks"]}
     assert results["num.nonfinite"] == "finding"
     assert results["input.exposed_wait"] == "could not run"
     assert set(results.values()) == {"finding", "passed", "could not run", "skipped"}
-    assert all(check["why"] for check in told["checks"])
-    assert told["earlier"] == []
+    assert all(check["why"] for check in output["checks"])
+    assert output["earlier"] == []
 
 
 def test_as_many_checks_could_not_run_as_the_verdict_says(capsys):
@@ -145,9 +147,9 @@ def test_earlier_findings_are_listed_separately(capsys, tmp_path):
             monitor.log_training_step(loss=loss, step=step)
     page = printed(capsys, "long", "--store", str(folder))
     assert "earlier findings, not in the newest steps" in page
-    told = json.loads(printed(capsys, "long", "--store", str(folder), "--json"))
-    assert [(one["key"], one["open"]) for one in told["earlier"]] == [("num.nonfinite", False)]
-    assert told["findings"] == []
+    output = json.loads(printed(capsys, "long", "--store", str(folder), "--json"))
+    assert [(finding["key"], finding["open"]) for finding in output["earlier"]] == [("num.nonfinite", False)]
+    assert output["findings"] == []
 
 
 def test_an_unknown_run_fails_with_names_like_it(capsys):
@@ -160,8 +162,8 @@ def test_a_run_is_diagnosed_with_the_options_it_was_recorded_with(capsys, folder
     with TrainingMonitor(options, run="own", directory=folder) as monitor:
         monitor.log_training_step(loss=1.0)
     Path("stepscope.yaml").write_text("detectors:\n  num.nonfinite: {enabled: false}\n")
-    told = json.loads(printed(capsys, "own", "--store", str(folder), "--json"))
-    off = [one["id"] for one in told["checks"] if "Disabled" in one["why"]]
+    output = json.loads(printed(capsys, "own", "--store", str(folder), "--json"))
+    off = [check["id"] for check in output["checks"] if "Disabled" in check["why"]]
     assert off == ["host.gc"]
 
 
@@ -179,8 +181,8 @@ def test_a_live_run_is_reported_again_when_its_findings_change_and_when_it_ends(
     changes = [lambda: None, diverge, monitor.stop_monitoring]
     reports = list(reports_until_end(store, store.run("live"), lambda _: changes.pop(0)()))
     assert [report["status"] for report in reports] == ["running", "running", "finished"]
-    found = [[finding["id"] for finding in report["findings"]] for report in reports]
-    assert found == [[], ["num.nonfinite"], ["num.nonfinite"]]
+    ids = [[finding["id"] for finding in report["findings"]] for report in reports]
+    assert ids == [[], ["num.nonfinite"], ["num.nonfinite"]]
     assert changes == []
 
 

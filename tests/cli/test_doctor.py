@@ -36,13 +36,13 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_every_check_has_an_outcome_and_nothing_is_made(capsys, tmp_path):
     assert main(["doctor", "--json"]) == 0
-    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
-    assert found.keys() == {
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert checks.keys() == {
         "python", "settings", "store", "file system", "space", "journal", "unread", "agent",
         "database", "cores", "cpu", "disk", "energy", "gpu", "memory", "network", "processes",
         "torch", "extras",
     }  # fmt: skip
-    assert {check["outcome"] for check in found.values()} <= {"ok", "note"}
+    assert {check["outcome"] for check in checks.values()} <= {"ok", "note"}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,17 +61,17 @@ def test_the_page_fits_the_terminal():
 
 
 def test_a_place_that_takes_no_files_is_a_problem():
-    found = check_folder(Path("/proc/store"))
-    assert found.outcome == "problem"
-    assert "STEPSCOPE_DIR" in found.remedy
+    check = check_folder(Path("/proc/store"))
+    assert check.outcome == "problem"
+    assert "STEPSCOPE_DIR" in check.remedy
 
 
 @pytest.mark.slow
 def test_a_wrong_setting_is_a_problem(capsys, monkeypatch):
     Path("stepscope.yaml").write_text("agent: {mode: nonsense}\n")
     assert main(["doctor", "--json"]) == 1
-    problems = [one for one in json.loads(capsys.readouterr().out) if one["outcome"] == "problem"]
-    assert [one["name"] for one in problems] == ["settings"]
+    problems = [check for check in json.loads(capsys.readouterr().out) if check["outcome"] == "problem"]
+    assert [problem["name"] for problem in problems] == ["settings"]
     assert "nonsense" in problems[0]["found"]
 
 
@@ -98,18 +98,18 @@ def test_a_running_agent_is_named(tmp_path):
 
 def test_a_file_that_is_no_store_is_a_problem(tmp_path):
     (tmp_path / "store.sqlite").write_bytes(b"something else entirely" * 100)
-    found = check_sqlite(tmp_path)
-    assert found.outcome == "problem"
-    assert found.remedy
+    check = check_sqlite(tmp_path)
+    assert check.outcome == "problem"
+    assert check.remedy
 
 
 def test_a_network_folder_is_noted_with_the_place_of_its_database(tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 0:1 / / rw - ext4 d rw\n2 1 0:2 / {tmp_path} rw - nfs4 host:/x rw\n")
-    found = check_file_system(tmp_path / "store", mounts)
-    assert found.outcome == "note"
-    assert "nfs4" in found.found
-    assert ".cache" in found.found
+    check = check_file_system(tmp_path / "store", mounts)
+    assert check.outcome == "note"
+    assert "nfs4" in check.found
+    assert ".cache" in check.found
     assert store_checks.check_journal(tmp_path, Settings(), mounts).outcome == "note"
 
 
@@ -128,27 +128,27 @@ class Blind(Scripted):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "outcome", "found"),
+    ("sampler", "outcome", "text"),
     [
         (Scripted, "ok", "2 × H200, 1 figure; missing: fan_ratio"),
         (Blind, "note", "No NVIDIA driver is installed here."),
     ],
 )
-def test_what_can_and_cannot_be_read_of_a_machine_is_named(monkeypatch, sampler, outcome, found):
+def test_what_can_and_cannot_be_read_of_a_machine_is_named(monkeypatch, sampler, outcome, text):
     monkeypatch.setattr(plugins, "names", lambda _: ["gpu"])
     monkeypatch.setattr(plugins, "make", lambda *_: sampler())
     (check,) = machine_checks.check_samplers(Settings(), sleep=lambda _: None)
-    assert (check.name, check.outcome, check.found) == ("gpu", outcome, found)
+    assert (check.name, check.outcome, check.found) == ("gpu", outcome, text)
 
 
 @pytest.mark.slow
 def test_a_sampler_that_is_off_or_wrongly_set_says_so(monkeypatch):
     wrong = {"cpu": SamplerSettings(options={"colour": 1}), "disk": SamplerSettings(enabled=False)}
-    found = {check.name: check.found for check in machine_checks.check_samplers(Settings(samplers=wrong))}
-    assert found["cpu"].startswith("samplers.cpu has no option 'colour'")
-    assert found["disk"] == "disabled by samplers.disk.enabled"
+    texts = {check.name: check.found for check in machine_checks.check_samplers(Settings(samplers=wrong))}
+    assert texts["cpu"].startswith("samplers.cpu has no option 'colour'")
+    assert texts["disk"] == "disabled by samplers.disk.enabled"
 
 
 def test_installed_and_missing_extras_are_distinguished():
-    found = check_extras().found
-    assert "parquet" in found.partition("not installed")[0]
+    text = check_extras().found
+    assert "parquet" in text.partition("not installed")[0]

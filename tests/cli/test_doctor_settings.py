@@ -13,7 +13,7 @@ from stepscope.schema.sample import DeviceFacts, Metric, Notice, Reading, Sample
 
 
 class Scripted(Sampler):
-    """Reads what it is told to."""
+    """Gives the readings of the test."""
 
     metrics = (Metric("x", "Something."),)
 

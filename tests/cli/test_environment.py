@@ -54,19 +54,19 @@ def test_a_command_is_run_and_recorded_beside_a_wrong_variable(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "found"),
+    ("name", "value", "expected"),
     [
         ("STEPSCOPE_AGNET__MODE", "thread", "environment STEPSCOPE_AGNET__MODE: there is no such setting"),
         ("STEPSCOPE_DISABLED", "1", "STEPSCOPE_DISABLED is set"),
     ],
 )
 def test_the_doctor_notes_a_wrong_variable_and_that_recording_is_switched_off(
-    name: str, value: str, found: str, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    (check,) = [one for one in itertools.islice(doctor._checks(None), 2) if one.name == "settings"]
+    (check,) = [check for check in itertools.islice(doctor._checks(None), 2) if check.name == "settings"]
     assert check.outcome == "note"
-    assert found in check.found
+    assert expected in check.found
 
 
 def test_a_command_runs_unrecorded_when_switched_off(tmp_path: Path, folder: Path) -> None:

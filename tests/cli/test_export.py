@@ -106,19 +106,19 @@ def test_every_format_has_the_same_rows(capsysbinary, name):
         import pyarrow.parquet
 
         rows = pyarrow.parquet.read_table(name).to_pylist()
-        found = [row["loss"] for row in rows]
+        losses = [row["loss"] for row in rows]
     elif name.endswith("csv"):
         rows = as_dicts(Path(name).read_text())
-        found = [float(row["loss"]) if row["loss"] else None for row in rows]
+        losses = [float(row["loss"]) if row["loss"] else None for row in rows]
     else:
         text = Path(name).read_text()
         parts = [text] if name == "out.json" else text.splitlines()
         read = [json.loads(part, parse_constant=pytest.fail) for part in parts]
         rows = read[0] if name == "out.json" else read
-        found = [row.get("loss") for row in rows]
+        losses = [row.get("loss") for row in rows]
         assert [row["val/loss"] for row in rows if "val/loss" in row] == ["NaN"] * 3
     expected = [1 / (step + 3) for step in range(12)]
-    assert [value for value in found if value is not None] == expected
+    assert [value for value in losses if value is not None] == expected
 
 
 def test_odd_keys_stay_distinct_and_harmless(capsysbinary):

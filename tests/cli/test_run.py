@@ -73,7 +73,7 @@ def python(code: str, *arguments: str) -> list[str]:
 
 
 def launcher_of(run: Run) -> Process:
-    (process,) = [one for one in run.segments[-1].processes if one.role == "launcher"]
+    (process,) = [process for process in run.segments[-1].processes if process.role == "launcher"]
     return process
 
 
@@ -235,9 +235,9 @@ def test_a_monitor_inside_joins_the_run_and_its_segment(launch: Command, read: R
     process = launch("--name", "outer", "--project", "p", "--", *python(code))
     process.communicate(timeout=120)
     run = read("outer")
-    assert [one.name for one in stepscope.open_store(folder).runs()] == ["outer"]
+    assert [run.name for run in stepscope.open_store(folder).runs()] == ["outer"]
     assert (run.status, run.project, len(run.segments)) == ("finished", "p", 1)
-    assert {one.role for one in run.segments[0].processes} == {"launcher", "rank"}
+    assert {process.role for process in run.segments[0].processes} == {"launcher", "rank"}
     assert run.series("loss").values.tolist() == [0, 1, 2, 3, 4]
 
 

@@ -95,9 +95,9 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.person, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def read_until(self, wanted: bytes, seconds: float = 20.0) -> None:
+    def read_until(self, expected: bytes, seconds: float = 20.0) -> None:
         deadline = time.monotonic() + seconds
-        while wanted not in self.shown:
+        while expected not in self.shown:
             ready, _, _ = select.select([self.person], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, self.shown
             self.shown += os.read(self.person, 65536)
@@ -105,9 +105,9 @@ class Terminal:
 
 @pytest.fixture
 def terminal(folder: Path) -> Iterator[Terminal]:
-    one = Terminal(folder)
-    yield one
-    os.close(one.person)
+    opened = Terminal(folder)
+    yield opened
+    os.close(opened.person)
 
 
 @pytest.mark.slow

@@ -81,8 +81,8 @@ def test_json_says_what_is_known_of_each_run(capsys, store):
         "id name project status reason started ended duration_seconds step steps_per_second loss_key"
         " loss_last loss_best segments dropped lost folder"
     )
-    assert [one["name"] for one in (first, second, third)] == NAMES
-    assert [one["segments"] for one in (first, second, third)] == [2, 1, 1]
+    assert [run["name"] for run in (first, second, third)] == NAMES
+    assert [run["segments"] for run in (first, second, third)] == [2, 1, 1]
     assert (second["status"], second["project"]) == ("failed", "other")
     assert first["folder"] == str(store)
     assert first["started"] < first["ended"]
@@ -90,9 +90,9 @@ def test_json_says_what_is_known_of_each_run(capsys, store):
 
 
 def test_runs_are_chosen_by_project_status_and_number(capsys):
-    assert [one["name"] for one in listed(capsys, "--project", "other")] == ["second"]
-    assert [one["name"] for one in listed(capsys, "--status", "finished")] == ["first", NAMES[2]]
-    assert [one["name"] for one in listed(capsys, "--limit", "2")] == NAMES[1:]
+    assert [run["name"] for run in listed(capsys, "--project", "other")] == ["second"]
+    assert [run["name"] for run in listed(capsys, "--status", "finished")] == ["first", NAMES[2]]
+    assert [run["name"] for run in listed(capsys, "--limit", "2")] == NAMES[1:]
     assert listed(capsys, "--limit", "0") == []
     assert listed(capsys, "--status", "crashed") == []
 

@@ -56,7 +56,7 @@ def test_the_doctor_names_each_once_with_a_reason_and_what_to_do(
         stepscope.open_store(folder).close()
     assert main(["doctor", "--json", "--store", str(folder)]) == 0
     checks = json.loads(capsys.readouterr().out)
-    (check,) = [one for one in checks if str(odd) in one["found"]]
+    (check,) = [check for check in checks if str(odd) in check["found"]]
     assert check["outcome"] == "note"
     assert "named pipe" in check["found"]
     assert check["remedy"]
@@ -84,7 +84,7 @@ def test_no_command_waits_for_it(
 
 def test_the_api_lists_journals_that_were_set_aside(odd: Path, folder: Path) -> None:
     stepscope.open_store(folder).close()
-    (told,) = get(app_of(folder), "/meta")["set_aside"]
-    assert told["path"] == str(odd.relative_to(folder))
-    assert "named pipe" in told["reason"]
-    assert told["advice"]
+    (journal,) = get(app_of(folder), "/meta")["set_aside"]
+    assert journal["path"] == str(odd.relative_to(folder))
+    assert "named pipe" in journal["reason"]
+    assert journal["advice"]

@@ -73,10 +73,10 @@ def test_a_page_has_status_segments_facts_metrics_events_and_console(capsys):
 
 @pytest.fixture
 def made(tmp_path):
-    one = Made(tmp_path / "made")
-    one.process()
-    yield one
-    one.close()
+    store = Made(tmp_path / "made")
+    store.process()
+    yield store
+    store.close()
 
 
 def test_huge_finite_values_are_drawn_as_bars_and_not_as_crosses(capsys, made):
@@ -142,8 +142,8 @@ def test_without_a_name_the_newest_run_is_shown(capsys):
 
 
 def test_a_run_is_found_by_its_id(capsys):
-    found = shown_as_json(capsys, "baseline")
-    assert shown_as_json(capsys, found["id"]) == found
+    output = shown_as_json(capsys, "baseline")
+    assert shown_as_json(capsys, output["id"]) == output
 
 
 def test_an_unknown_name_fails_with_names_like_it(capsys):
@@ -162,7 +162,7 @@ def test_many_keys_are_cut_and_the_page_says_so(capsys):
 
 def test_keys_are_chosen_by_a_part_of_their_name_or_a_pattern(capsys):
     chosen = shown_as_json(capsys, "newest", "--keys", "09")["keys"]
-    assert [one["key"] for one in chosen] == ["key 009", *(f"key {n:03d}" for n in range(90, 100))]
+    assert [point["key"] for point in chosen] == ["key 009", *(f"key {n:03d}" for n in range(90, 100))]
     chosen = shown_as_json(capsys, "newest", "--keys", "*00?")["keys"]
     assert len(chosen) == 10
     assert main(["show", "baseline", "--keys", "lss"]) == 1
@@ -170,18 +170,18 @@ def test_keys_are_chosen_by_a_part_of_their_name_or_a_pattern(capsys):
 
 
 def test_json_is_strict_and_has_everything(capsys):
-    found = shown_as_json(capsys, "baseline")
-    keys = {one["key"]: one for one in found["keys"]}
+    output = shown_as_json(capsys, "baseline")
+    keys = {key["key"]: key for key in output["keys"]}
     assert keys["val/loss"] == {
         "key": "val/loss", "points": 300, "ranks": [0], "last": "NaN", "min": 1.0, "max": 1.0,
         "nonfinite": 99,
     }  # fmt: skip
-    (segment,) = found["segments"]
+    (segment,) = output["segments"]
     (process,) = segment["processes"]
     assert process["status"] == "finished"
     assert process["facts"]["python"]
-    assert len([one for one in found["events"] if one["kind"] != "checks"]) == 26
-    assert found["events"][0]["fields"] == {"path": "/data/0.pt"}
+    assert len([event for event in output["events"] if event["kind"] != "checks"]) == 26
+    assert output["events"][0]["fields"] == {"path": "/data/0.pt"}
 
 
 def test_the_page_has_no_character_a_terminal_obeys(capsys):

@@ -46,9 +46,9 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def shown_as_json(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
-    told = json.loads(shown(capsys, name, "--json"), parse_constant=pytest.fail)
-    assert isinstance(told, dict)
-    return told
+    output = json.loads(shown(capsys, name, "--json"), parse_constant=pytest.fail)
+    assert isinstance(output, dict)
+    return output
 
 
 def test_each_phase_has_a_line_of_figures_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,9 +73,9 @@ def test_the_page_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_json_has_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    told = shown_as_json(capsys, "levels")
-    assert (told["name"], told["keys"], told["events"]) == ("levels", [], [])
-    schedule = told["schedule"]
+    output = shown_as_json(capsys, "levels")
+    assert (output["name"], output["keys"], output["events"]) == ("levels", [], [])
+    schedule = output["schedule"]
     assert schedule["name"] == "3 levels"
     first, second, third = schedule["phases"]
     assert (first["first_step"], first["last_step"], first["first_rate"]) == (0, 99, 0.1)
@@ -88,9 +88,9 @@ def test_a_run_without_a_rate_says_what_to_log(capsys: pytest.CaptureFixture[str
     page = " ".join(shown(capsys, "without").split())
     assert "no learning_rate was logged" in page
     assert "log_training_step(loss=loss, learning_rate=rate)" in page
-    told = shown_as_json(capsys, "without")["schedule"]
-    assert told["phases"] == []
-    assert told["why"].startswith("no learning_rate was logged")
+    schedule = shown_as_json(capsys, "without")["schedule"]
+    assert schedule["phases"] == []
+    assert schedule["why"].startswith("no learning_rate was logged")
 
 
 def test_a_run_without_a_loss_shows_its_rate(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a user is told when a file is wrong."""
+"""The messages for a wrong settings file."""
 
 import os
 

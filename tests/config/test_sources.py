@@ -85,11 +85,11 @@ def test_the_short_variables_set_folder_run_and_project(tmp_path):
 )
 def test_a_variable_is_read_as_the_type_of_its_setting(tmp_path, name, text, value):
     settings = load(environment={f"STEPSCOPE_{name}": text}, directory=tmp_path).settings
-    found = settings
+    setting = settings
     for part in name.lower().split("__"):
-        found = found[part] if isinstance(found, dict) else getattr(found, part)
-    assert found == value
-    assert type(found) is type(value)
+        setting = setting[part] if isinstance(setting, dict) else getattr(setting, part)
+    assert setting == value
+    assert type(setting) is type(value)
 
 
 def test_reserved_foreign_and_empty_variables_are_no_settings(tmp_path):

@@ -21,7 +21,7 @@ UNLIKE = [nvidia(A, 0, "T4"), nvidia(B, 1, "H200"), nvidia(C, 2, "H200")]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seen"),
+    ("variable", "expected"),
     [
         (None, (A, B, C)),
         ("", ()),
@@ -62,13 +62,13 @@ UNLIKE = [nvidia(A, 0, "T4"), nvidia(B, 1, "H200"), nvidia(C, 2, "H200")]
         (f"0,MIG-{A}/1/0", (A,)),
     ],
 )
-def test_cuda_sees_what_its_list_names_until_an_entry_means_nothing(wanted, seen):
-    environment = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
-    assert visible_gpus(environment, ALIKE) == seen
+def test_cuda_sees_what_its_list_names_until_an_entry_means_nothing(variable, expected):
+    environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert visible_gpus(environment, ALIKE) == expected
 
 
 @pytest.mark.parametrize(
-    ("order", "wanted", "seen"),
+    ("order", "variable", "expected"),
     [
         (None, None, (None, None, None)),
         ("FASTEST_FIRST", None, (None, None, None)),
@@ -81,9 +81,11 @@ def test_cuda_sees_what_its_list_names_until_an_entry_means_nothing(wanted, seen
         ("pci_bus_id", None, (None, None, None)),
     ],
 )
-def test_of_unlike_gpus_only_cuda_knows_which_is_the_fastest(order, wanted, seen):
-    given = {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": wanted}
-    assert visible_gpus({name: value for name, value in given.items() if value is not None}, UNLIKE) == seen
+def test_of_unlike_gpus_only_cuda_knows_which_is_the_fastest(order, variable, expected):
+    given = {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": variable}
+    assert (
+        visible_gpus({name: value for name, value in given.items() if value is not None}, UNLIKE) == expected
+    )
 
 
 def test_one_gpu_is_the_first_in_any_order():
@@ -108,7 +110,7 @@ SLICED = [*ALIKE, a_slice(S1, A, 7), a_slice(S2, A, 8), a_slice(S3, B, 7)]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seen"),
+    ("variable", "expected"),
     [
         (S1, (S1,)),
         ("MIG-2", (S2,)),
@@ -132,9 +134,9 @@ SLICED = [*ALIKE, a_slice(S1, A, 7), a_slice(S2, A, 8), a_slice(S3, B, 7)]
         (None, (None,)),
     ],
 )
-def test_a_process_sees_one_slice_alone(wanted, seen):
-    environment = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
-    assert visible_gpus(environment, SLICED) == seen
+def test_a_process_sees_one_slice_alone(variable, expected):
+    environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert visible_gpus(environment, SLICED) == expected
 
 
 def amd(uuid: str, index: int, place: int | None) -> GpuFacts:
@@ -146,7 +148,7 @@ ROCM = [amd(Y, 0, 1), amd(X, 1, 0), amd(Z, 2, 2)]
 
 
 @pytest.mark.parametrize(
-    ("rocr", "hip", "cuda", "seen"),
+    ("rocr", "hip", "cuda", "expected"),
     [
         (None, None, None, (X, Y, Z)),
         ("", None, None, ()),
@@ -177,9 +179,9 @@ ROCM = [amd(Y, 0, 1), amd(X, 1, 0), amd(Z, 2, 2)]
         ("2", Y, None, ()),
     ],
 )
-def test_hip_counts_what_rocr_has_left(rocr, hip, cuda, seen):
+def test_hip_counts_what_rocr_has_left(rocr, hip, cuda, expected):
     given = {"ROCR_VISIBLE_DEVICES": rocr, "HIP_VISIBLE_DEVICES": hip, "CUDA_VISIBLE_DEVICES": cuda}
-    assert visible_gpus({name: value for name, value in given.items() if value is not None}, ROCM) == seen
+    assert visible_gpus({name: value for name, value in given.items() if value is not None}, ROCM) == expected
 
 
 def test_without_the_order_of_hip_only_uuids_are_certain():

@@ -104,7 +104,7 @@ def test_dataloader_workers_log_into_the_same_run(
     example("dataloader_workers")
     run = read("workers")
     assert sorted(run.series("decode_seconds").steps) == list(range(256))
-    assert [one.role for one in run.segments[0].processes].count("worker") == 2
+    assert [process.role for process in run.segments[0].processes].count("worker") == 2
     assert run.status == "finished"
 
 

@@ -117,8 +117,8 @@ def train(folder: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
 
 def snippet(name: str) -> str:
     """The code of the page by the name it has there."""
-    found = dict(re.findall(r'name: "([^"]+)",\s+code: `([^`]+)`', SNIPPETS.read_text("utf-8")))
-    return found[name]
+    snippets = dict(re.findall(r'name: "([^"]+)",\s+code: `([^`]+)`', SNIPPETS.read_text("utf-8")))
+    return snippets[name]
 
 
 def assert_all_recorded(run: Run, steps: int, first_step: int = 0) -> None:

@@ -55,29 +55,29 @@ def as_rows(run, keys, rows):
 
 def written(exporter, rows):
     target = io.BytesIO()
-    one = exporter(target)
+    opened = exporter(target)
     half = len(rows) // 2
     for part in (slice(0, half), slice(half, None)):
         labels = {name: column[part] for name, column in rows.labels.items()}
-        one.publish(Rows(labels, rows.keys, rows.values[part], rows.present[part]))
-    one.close()
+        opened.publish(Rows(labels, rows.keys, rows.values[part], rows.present[part]))
+    opened.close()
     return target.getvalue()
 
 
-def same(found, expected):
+def same(value, expected):
     """NaN is NaN; everything else is equal to the last bit."""
-    if expected is None or found is None:
-        return expected is found
+    if expected is None or value is None:
+        return expected is value
     if math.isnan(expected):
-        return math.isnan(found)
-    return struct.pack("d", found) == struct.pack("d", expected)
+        return math.isnan(value)
+    return struct.pack("d", value) == struct.pack("d", expected)
 
 
-def assert_same(found, rows):
-    assert len(found) == len(rows)
-    for one, other in zip(found, rows, strict=True):
-        assert len(one) == len(other)
-        assert all(map(same, one, other))
+def assert_same(written_rows, rows):
+    assert len(written_rows) == len(rows)
+    for row, other in zip(written_rows, rows, strict=True):
+        assert len(row) == len(other)
+        assert all(map(same, row, other))
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def logged(
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that a test moves forward."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -21,7 +21,7 @@ GIB = 2**30
 
 
 def scripted(*busy: float, name: str = "Scripted"):
-    """GPUs of one make, each as busy as it says, without fans."""
+    """GPUs of the same model, each with the given utilization, without fans."""
 
     def find(**_: bool) -> GpusFound:
         gpus = [

@@ -70,7 +70,7 @@ def test_figures_of_the_machine_and_the_setup_are_judged_too():
     advice = generate_performance_recommendations(
         rows(going_well(3, 400)), [quota] * 20, {"detect_anomaly": True}
     )
-    assert {(one.id, one.category) for one in advice} == {
+    assert {(recommendation.id, recommendation.category) for recommendation in advice} == {
         ("host.cpu_quota", "system"),
         ("cfg.debug_left_on", "training"),
     }
@@ -131,10 +131,10 @@ def test_the_report_has_each_recommendation_under_its_category(tmp_path):
     text = path.read_text()
     assert text.startswith(f"# Performance recommendations\n\n{advice.verdict}\n")
     assert text.index("## Convergence") < text.index("## Training")
-    for one in advice:
-        assert f"### {one.title} ({one.priority})" in text
-        assert one.problem in text
-        assert all(f"{number}. {step.text}" in text for number, step in enumerate(one.steps, 1))
+    for recommendation in advice:
+        assert f"### {recommendation.title} ({recommendation.priority})" in text
+        assert recommendation.problem in text
+        assert all(f"{number}. {step.text}" in text for number, step in enumerate(recommendation.steps, 1))
     assert "Estimated gain: " in text
 
 
@@ -161,6 +161,8 @@ def test_a_recorded_run_is_judged_as_its_diagnosis_judges_it(folder, without_age
     assert main(["diagnose", "spiked", "--json"]) == 0
     diagnosis = json.loads(capsys.readouterr().out)
     assert (
-        [one.id for one in advice] == [finding["id"] for finding in diagnosis["findings"]] == ["conv.spike"]
+        [recommendation.id for recommendation in advice]
+        == [finding["id"] for finding in diagnosis["findings"]]
+        == ["conv.spike"]
     )
     assert advice.verdict.startswith(advice[0].problem.removesuffix("."))

@@ -125,9 +125,9 @@ def test_media_tables_and_artifacts_do_not_end_a_training(
     event = stored.events("artifact")[0]
     assert event.fields == {"name": "model", "type": "model", "files": ["model.pt"]}
     assert stored.events("saved_file")[0].fields["path"] == "config.yaml"
-    told = [record.getMessage() for record in caplog.records]
-    assert sum("of the kind Image" in text for text in told) == 1
-    assert sum("of the kind Table" in text for text in told) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("of the kind Image" in text for text in messages) == 1
+    assert sum("of the kind Table" in text for text in messages) == 1
 
 
 def test_arguments_without_effect_are_named_in_one_line(

@@ -51,7 +51,7 @@ STEPPING = """
 
 
 class Training:
-    """A training process that logs as many steps as it is told."""
+    """A training process that logs steps on request."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -73,10 +73,10 @@ class Training:
 
 @pytest.fixture
 def training(start, until, folder: Path) -> Training:
-    one = Training(start(STEPPING, stdin=subprocess.PIPE))
-    one.log(50)
+    started = Training(start(STEPPING, stdin=subprocess.PIPE))
+    started.log(50)
     until(lambda: _stored(folder) == 50)
-    return one
+    return started
 
 
 def _stored(folder: Path) -> int:

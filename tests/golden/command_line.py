@@ -227,9 +227,9 @@ def _profile(folder: str) -> Any:
         device=[DeviceSpan(0, 10, 15, "gemm", begun_by=1)],
     )
 
-    def write(_command: object, wanted: Any) -> int:
+    def write(_command: object, options: Any) -> int:
         described = window_profile(timeline, Place(), top=5, trace="trace.json.gz").described()
-        write_json(wanted.base.with_name(f"{wanted.base.name}.json"), described)
+        write_json(options.base.with_name(f"{options.base.name}.json"), described)
         return 0
 
     with mock.patch.object(profile, "_run", write):

@@ -113,10 +113,10 @@ def _add_alerts(store: SqliteStore) -> None:
     book = store.alert_book
     book.fire(bound)
     book.resolve(book.fire(hot), BEGUN_NS + 20 * NS)
-    told = AlertDetail("gpu_hot", "critical", "It is hot.", BEGUN_NS + 10 * NS)
+    detail = AlertDetail("gpu_hot", "critical", "It is hot.", BEGUN_NS + 10 * NS)
     book.post(
         "webhook",
-        Notice("n1", "firing", "trained", TRAINED, "golden", "node1", BEGUN_NS + 11 * NS, (told,)),
+        Notice("n1", "firing", "trained", TRAINED, "golden", "node1", BEGUN_NS + 11 * NS, (detail,)),
     )
     book.delivered(book.undelivered()[0].id, BEGUN_NS + 12 * NS)
 

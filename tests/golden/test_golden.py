@@ -13,7 +13,7 @@ from stepscope.journal.reader import JournalReader
 from stepscope.schema.series import Selection, Source
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.golden import make
-from tests.store.telling import append, bits, points, process, source
+from tests.store.run_samples import append, bits, points, process, source
 
 RUN = make.RUN
 
@@ -55,10 +55,10 @@ def test_the_points_of_an_old_store_are_read_bit_for_bit(store):
 
 
 def test_the_buckets_of_an_old_store_are_read(store):
-    found = store.buckets(Selection(RUN, "lr"), 4)
-    assert (found.width, found.starts.tolist()) == (128, [0, 128, 256, 384])
-    assert found.count.tolist() == [128, 128, 128, 16]
-    assert found.last.tolist() == [make.SCHEDULE[at] for at in (127, 255, 383, 399)]
+    buckets = store.buckets(Selection(RUN, "lr"), 4)
+    assert (buckets.width, buckets.starts.tolist()) == (128, [0, 128, 256, 384])
+    assert buckets.count.tolist() == [128, 128, 128, 16]
+    assert buckets.last.tolist() == [make.SCHEDULE[at] for at in (127, 255, 383, 399)]
     seconds = store.buckets(Selection(RUN, "watts"), 100)
     assert seconds.starts[0] == make.BEGUN_NS // 10**9
     assert seconds.count.sum() == 60
@@ -108,9 +108,9 @@ def test_an_old_store_can_be_opened_as_a_folder(path):
 
 def tables_of(path):
     connection = sqlite3.connect(path)
-    found = connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+    tables = connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
     connection.close()
-    return found
+    return tables
 
 
 def test_an_old_store_once_opened_has_the_tables_of_a_new_one(path, tmp_path):

@@ -31,12 +31,12 @@ def test_figures_agree_with_pytorchs_own_and_the_peak_is_left_alone() -> None:
     peak = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
     del peak
     before = torch.cuda.max_memory_allocated()
-    found = looking().read(1)
-    assert found["memory/allocated_bytes"] == torch.cuda.memory_allocated() >= kept.nbytes
-    assert found["memory/reserved_bytes"] == torch.cuda.memory_reserved()
-    assert found["memory/peak_bytes"] == before == torch.cuda.max_memory_allocated()
-    assert found["memory/alloc_retries_total"] == torch.cuda.memory_stats()["num_alloc_retries"]
-    assert "memory/inactive_split_bytes" in found
+    figures = looking().read(1)
+    assert figures["memory/allocated_bytes"] == torch.cuda.memory_allocated() >= kept.nbytes
+    assert figures["memory/reserved_bytes"] == torch.cuda.memory_reserved()
+    assert figures["memory/peak_bytes"] == before == torch.cuda.max_memory_allocated()
+    assert figures["memory/alloc_retries_total"] == torch.cuda.memory_stats()["num_alloc_retries"]
+    assert "memory/inactive_split_bytes" in figures
 
 
 def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
@@ -57,20 +57,20 @@ def test_a_refusal_is_described_as_it_was_when_it_happened() -> None:
 
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         train()
-    found = describe_out_of_memory(caught.value, watched_objects)
-    assert found is not None
-    assert "not_told" not in found
-    assert found["where"] == "cuda:0"
-    assert 10**12 <= found["asked_bytes"] < 10**12 + 4 * MIB
-    assert found["allocated_bytes"] >= 512 * MIB
-    assert 0 < found["free_bytes"] < found["total_bytes"]
-    assert found["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
-    assert found["raised_at"].endswith(" in train")
-    assert found["largest_tensors"][0]["held_bytes"] == 512 * MIB
-    assert found["largest_parameters"][0]["name"] == "weight"
-    assert found["batch"][0]["shape"] == (8, 2000)
+    description = describe_out_of_memory(caught.value, watched_objects)
+    assert description is not None
+    assert "not_told" not in description
+    assert description["where"] == "cuda:0"
+    assert 10**12 <= description["asked_bytes"] < 10**12 + 4 * MIB
+    assert description["allocated_bytes"] >= 512 * MIB
+    assert 0 < description["free_bytes"] < description["total_bytes"]
+    assert description["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
+    assert description["raised_at"].endswith(" in train")
+    assert description["largest_tensors"][0]["held_bytes"] == 512 * MIB
+    assert description["largest_parameters"][0]["name"] == "weight"
+    assert description["batch"][0]["shape"] == (8, 2000)
     assert looking().read(1)["memory/ooms_total"] >= 1
-    assert len(json.dumps(found)) < 16_000
+    assert len(json.dumps(description)) < 16_000
 
 
 def test_with_a_history_the_lines_that_allocated_are_named() -> None:
@@ -79,20 +79,20 @@ def test_with_a_history_the_lines_that_allocated_are_named() -> None:
         kept = torch.zeros(128 * MIB, dtype=torch.uint8, device="cuda")
         with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
             torch.empty(10**12, dtype=torch.uint8, device="cuda")
-        found = describe_out_of_memory(caught.value)
+        description = describe_out_of_memory(caught.value)
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)
-    assert found is not None
-    sites = {one["site"]: one["held_bytes"] for one in found["allocation_sites"]}
-    assert any("test_memory_figures.py" in site and held >= kept.nbytes for site, held in sites.items())
+    assert description is not None
+    held_bytes = {row["site"]: row["held_bytes"] for row in description["allocation_sites"]}
+    assert any("test_memory_figures.py" in line and held >= kept.nbytes for line, held in held_bytes.items())
 
 
 def test_the_setup_names_the_gpu() -> None:
-    told: list[dict] = []
+    setups: list[dict] = []
     model = torch.nn.Linear(2, 2, device="cuda")
     watched_objects = WatchedObjects()
     watched_objects.add_model(model)
-    TrainingSetup(torch, watched_objects, lambda _, **fields: told.append(fields), {}).read(1)
-    assert told[0]["parameter_devices"] == {"cuda:0": 6}
-    assert told[0]["devices"][0]["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
-    assert told[0]["sync_debug_mode"] == 0
+    TrainingSetup(torch, watched_objects, lambda _, **fields: setups.append(fields), {}).read(1)
+    assert setups[0]["parameter_devices"] == {"cuda:0": 6}
+    assert setups[0]["devices"][0]["total_bytes"] == torch.cuda.get_device_properties(0).total_memory
+    assert setups[0]["sync_debug_mode"] == 0

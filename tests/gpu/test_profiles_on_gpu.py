@@ -76,7 +76,7 @@ def test_marks_of_steps_are_not_taken_for_work_of_the_device() -> None:
             time.sleep(0.01)
             left @ left
 
-    names = {one.name for one in profiled(work).kernels}
+    names = {kernel.name for kernel in profiled(work).kernels}
     assert not any("ProfilerStep" in name or "my own" in name for name in names)
 
 
@@ -93,9 +93,9 @@ def test_latency_waits_for_the_device_and_the_users_peak_stays() -> None:
     before = torch.cuda.max_memory_allocated()
     profile = ModelProfiler(model, input_shape=(2048,), repeats=Repeats(20, 5)).profile(batch_sizes=(1, 1024))
     assert torch.cuda.max_memory_allocated() == before
-    one, many = profile.batches
-    assert one.latency.min_seconds > 1e-5
-    assert many.samples_per_second > one.samples_per_second
+    single, many = profile.batches
+    assert single.latency.min_seconds > 1e-5
+    assert many.samples_per_second > single.samples_per_second
     assert profile.flops.per_sample == 2 * 4 * 2048 * 2048
     # Two activations of a layer are there at once: its input and its output.
     assert 2 * 1024 * 2048 * 4 <= many.peak_tensor_bytes <= 64 << 20
@@ -107,7 +107,7 @@ def test_latency_waits_for_the_device_and_the_users_peak_stays() -> None:
 def test_half_floats_are_measured_on_the_device_and_int8_names_its_requirement() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 10)).cuda()
     impact = quantisation_impact(model, torch.randn(64, 1024), repeats=Repeats(5, 1))
-    by_name = {one.name: one for one in impact.variants}
+    by_name = {variant.name: variant for variant in impact.variants}
     assert by_name["float16"].reason is None
     assert by_name["float16"].difference.cosine_similarity > 0.999
     assert by_name["dynamic_int8"].reason is None or "torchao" in by_name["dynamic_int8"].reason

@@ -42,12 +42,12 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def found() -> Iterator[GpusFound]:
-    gpus = find_gpus()
-    if not any(gpu.facts.vendor == "NVIDIA" for gpu in gpus.gpus):
-        pytest.skip(" ".join(notice.text for notice in gpus.notices) or "no NVIDIA GPU")
-    yield gpus
-    gpus.close()
+def detected() -> Iterator[GpusFound]:
+    detected = find_gpus()
+    if not any(gpu.facts.vendor == "NVIDIA" for gpu in detected.gpus):
+        pytest.skip(" ".join(notice.text for notice in detected.notices) or "no NVIDIA GPU")
+    yield detected
+    detected.close()
 
 
 def nvidia_smi(query: str) -> list[str]:
@@ -55,17 +55,19 @@ def nvidia_smi(query: str) -> list[str]:
     return subprocess.check_output(command, text=True).strip().splitlines()
 
 
-def test_facts_are_those_of_nvidia_smi(found: GpusFound) -> None:
-    whole = [gpu.facts for gpu in found.gpus if gpu.facts.parent_uuid is None]
-    ours = [f"{one.index}, {one.uuid}, {one.name}, {one.pci_bus_id}, {one.driver}" for one in whole]
+def test_facts_are_those_of_nvidia_smi(detected: GpusFound) -> None:
+    whole = [gpu.facts for gpu in detected.gpus if gpu.facts.parent_uuid is None]
+    ours = [
+        f"{facts.index}, {facts.uuid}, {facts.name}, {facts.pci_bus_id}, {facts.driver}" for facts in whole
+    ]
     assert ours == nvidia_smi("index,uuid,name,pci.bus_id,driver_version")
 
 
-def test_used_memory_is_that_of_nvidia_smi(found: GpusFound) -> None:
+def test_used_memory_is_that_of_nvidia_smi(detected: GpusFound) -> None:
     for _ in range(5):
-        before = [gpu.read(thorough=False).memory_used_bytes for gpu in found.gpus]
+        before = [gpu.read(thorough=False).memory_used_bytes for gpu in detected.gpus]
         shown = [int(line) for line in nvidia_smi("memory.used")]
-        after = [gpu.read(thorough=False).memory_used_bytes for gpu in found.gpus]
+        after = [gpu.read(thorough=False).memory_used_bytes for gpu in detected.gpus]
         if before == after:
             # nvidia-smi shows whole MiB.
             assert all(abs(used / MIB - mib) < 1 for used, mib in zip(after, shown, strict=True))
@@ -73,8 +75,8 @@ def test_used_memory_is_that_of_nvidia_smi(found: GpusFound) -> None:
     pytest.skip("the memory of this GPU does not stand still")
 
 
-def test_a_data_center_gpu_gives_its_main_figures(found: GpusFound) -> None:
-    gpu = found.gpus[0]
+def test_a_data_center_gpu_gives_its_main_figures(detected: GpusFound) -> None:
+    gpu = detected.gpus[0]
     gpu.read(thorough=True)
     time.sleep(0.2)
     reading = gpu.read(thorough=True)
@@ -85,7 +87,7 @@ def test_a_data_center_gpu_gives_its_main_figures(found: GpusFound) -> None:
     assert reading.memory_total_bytes == gpu.facts.memory_total_bytes
 
 
-def test_what_a_process_takes_is_told_as_its_own(found: GpusFound) -> None:
+def test_what_a_process_takes_is_told_as_its_own(detected: GpusFound) -> None:
     pytest.importorskip("torch")
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD_MEMORY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -99,31 +101,31 @@ def test_what_a_process_takes_is_told_as_its_own(found: GpusFound) -> None:
         sampler.close()
     finally:
         child.communicate("go\n")
-    assert len([one for one in readings if isinstance(one, DeviceFacts)]) == len(found.gpus)
-    owned = [one for one in readings if isinstance(one, Sample) and one.owner == rank]
+    assert len([reading for reading in readings if isinstance(reading, DeviceFacts)]) == len(detected.gpus)
+    owned = [reading for reading in readings if isinstance(reading, Sample) and reading.owner == rank]
     assert owned, "the driver lists no process: it may not, in a container with process numbers of its own"
     assert owned[0].values["gpu/process_memory_bytes"] >= 1 << 30
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "visible_devices",
     [None, "", "-1", "NoDevFiles", "0", " 0", "+0", "0gpu", "0,0", "0,-1", "0,99", "0,99,0", "99", "0,x",
      "{uuid}",
      "{short}", "{short},{uuid}", "GPU-", "GPU-ffffffff", "{uuid},0", "0,{uuid}", "{upper}"],
 )  # fmt: skip
-def test_cuda_itself_sees_what_we_say_it_sees(found: GpusFound, wanted: str | None) -> None:
-    facts = [gpu.facts for gpu in found.gpus]
-    if any(one.parent_uuid for one in facts):
+def test_cuda_itself_sees_what_we_say_it_sees(detected: GpusFound, visible_devices: str | None) -> None:
+    facts = [gpu.facts for gpu in detected.gpus]
+    if any(fact.parent_uuid for fact in facts):
         pytest.skip("slices have UUIDs of their own in CUDA")
     uuid = facts[0].uuid
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
-    if wanted is not None:
+    if visible_devices is not None:
         forms = {"uuid": uuid, "short": uuid[:12], "upper": uuid[:4] + uuid[4:].upper()}
-        environment["CUDA_VISIBLE_DEVICES"] = wanted.format(**forms)
-    seen = subprocess.check_output([sys.executable, "-c", ASK_CUDA], env=environment, text=True).split()
-    told = cuda_devices(environment, facts)
-    assert len(told) == len(seen)
-    for ours, theirs in zip(told, seen, strict=True):
+        environment["CUDA_VISIBLE_DEVICES"] = visible_devices.format(**forms)
+    uuids = subprocess.check_output([sys.executable, "-c", ASK_CUDA], env=environment, text=True).split()
+    visible = cuda_devices(environment, facts)
+    assert len(visible) == len(uuids)
+    for ours, theirs in zip(visible, uuids, strict=True):
         assert ours is None or ours.removeprefix("GPU-").replace("-", "") == theirs
 
 

@@ -32,7 +32,7 @@ class Later:
         self.arrays: dict = {}
         self.events: list[dict] = []
         self._requests: list = []
-        self.outlets = MetricSink(
+        self.sink = MetricSink(
             record_tensor=lambda keys, values: self.tensors.append((keys, values.clone())),
             record_array=lambda key, values: self.arrays.update({key: values.clone()}),
             event=lambda kind, **fields: self.events.append({"kind": kind, **fields}),
@@ -89,24 +89,28 @@ def test_gradients_and_histograms_of_any_kind_are_right_without_waiting() -> Non
     later = Later()
     gradients, histograms = guarded(
         optimizer,
-        lambda: GradientMonitor(model, optimizer, outlets=later.outlets, pace=EAGER),
-        lambda: Histograms(model, optimizer, outlets=later.outlets, _draw=always),
+        lambda: GradientMonitor(model, optimizer, outlets=later.sink, pace=EAGER),
+        lambda: Histograms(model, optimizer, outlets=later.sink, _draw=always),
     )
     expected = []
     for _ in range(3):
         optimizer.zero_grad()
         model(torch.randint(0, 50, (64,), device="cuda")).backward()
-        norms = [one.grad.to_dense().double().norm() for one in model.parameters() if one.grad is not None]
+        norms = [
+            parameter.grad.to_dense().double().norm()
+            for parameter in model.parameters()
+            if parameter.grad is not None
+        ]
         expected.append(math.hypot(*(norm.item() for norm in norms)))
         optimizer.step()
     assert not gradients.is_off
     assert not histograms._hooks.is_off
-    found = [row["gradient_norm"] for row in later.rows if "gradient_norm" in row]
-    assert found == pytest.approx(expected, rel=1e-3)
+    recorded = [row["gradient_norm"] for row in later.rows if "gradient_norm" in row]
+    assert recorded == pytest.approx(expected, rel=1e-3)
     assert Histogram.read(later.arrays["histogram/parameter/middle"].tolist()).elements == 64 * 64 + 64
     for array in later.arrays.values():
-        one = Histogram.read(array.tolist())
-        assert sum(one.counts) == one.elements
+        histogram = Histogram.read(array.tolist())
+        assert sum(histogram.counts) == histogram.elements
     gradients.close()
     histograms.close()
 
@@ -129,7 +133,7 @@ def test_a_planted_nan_is_named_when_its_numbers_arrive() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     later = Later()
     (gradients,) = guarded(
-        optimizer, lambda: GradientMonitor(model, optimizer, outlets=later.outlets, pace=EAGER)
+        optimizer, lambda: GradientMonitor(model, optimizer, outlets=later.sink, pace=EAGER)
     )
     model(torch.randn(4, 8, device="cuda")).sum().backward()
     model[1].weight.grad[3, 3] = math.nan
@@ -147,10 +151,10 @@ def test_an_optimizer_that_unscales_by_itself_is_read_unscaled_without_waiting()
     scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
     later = Later()
     (gradients,) = guarded(
-        optimizer, lambda: GradientMonitor(model, optimizer, outlets=later.outlets, pace=EAGER)
+        optimizer, lambda: GradientMonitor(model, optimizer, outlets=later.sink, pace=EAGER)
     )
     scaler.scale(model(torch.ones(4, 16, device="cuda")).sum()).backward()
-    expected = math.hypot(*(one.grad.norm().item() for one in model.parameters())) / 1024
+    expected = math.hypot(*(parameter.grad.norm().item() for parameter in model.parameters())) / 1024
     scaler.step(optimizer)
     gradients.close()
     assert not gradients.is_off
@@ -164,8 +168,8 @@ def test_bursts_under_autocast_do_not_wait() -> None:
     model = nn.TransformerEncoder(block, 2).cuda()
     later = Later()
     watches = [
-        Activations(model, outlets=later.outlets, _draw=always),
-        Attention(model, outlets=later.outlets, recompute=True, _draw=always),
+        Activations(model, outlets=later.sink, _draw=always),
+        Attention(model, outlets=later.sink, recompute=True, _draw=always),
     ]
     x = torch.randn(8, 100, 64, device="cuda")
     mask = nn.Transformer.generate_square_subsequent_mask(100, device="cuda")
@@ -178,7 +182,7 @@ def test_bursts_under_autocast_do_not_wait() -> None:
             watch.after_step(step)
         torch.cuda.set_sync_debug_mode("default")
     assert not any(watch._hooks.is_off for watch in watches)
-    row = {key: value for one in later.rows for key, value in one.items()}
+    row = {key: value for logged in later.rows for key, value in logged.items()}
     assert 0 < row["activation_std/layers.0.linear1"] < 10
     assert 1 < row["attention_effective_keys/layers.1.self_attn"] < 100
     assert later.arrays["attention_heads/layers.0.self_attn"].shape == (4, 3)
@@ -193,7 +197,7 @@ def test_a_model_of_hugging_face_is_measured(implementation: str) -> None:
     model = transformers.GPT2LMHeadModel(config).cuda()
     tokens = torch.randint(0, 100, (2, 32), device="cuda")
     watch = Attention(model, recompute=implementation == "sdpa")
-    found = watch.measure(lambda: model(tokens, output_attentions=implementation == "eager"))
-    keys = [key for key in found if key.startswith("attention_effective_keys/")]
-    assert len(keys) == 2, found
-    assert all(1 <= found[key] <= 32 for key in keys)
+    figures = watch.measure(lambda: model(tokens, output_attentions=implementation == "eager"))
+    keys = [key for key in figures if key.startswith("attention_effective_keys/")]
+    assert len(keys) == 2, figures
+    assert all(1 <= figures[key] <= 32 for key in keys)

@@ -160,8 +160,8 @@ from stepscope.devices.gpu_driver import visible_gpus
 from stepscope.samplers.gpu import GpuSampler
 from stepscope.schema.sample import Sample
 
-found = find_gpus()
-facts = [gpu.facts for gpu in found.gpus if gpu.facts.vendor == "Example"]
+detected = find_gpus()
+facts = [gpu.facts for gpu in detected.gpus if gpu.facts.vendor == "Example"]
 print("found", [gpu.uuid for gpu in facts], "visible", visible_gpus({}, facts))
 samples = [sample for sample in GpuSampler().sample([]) if isinstance(sample, Sample)]
 readings = {sample.device: sample.values for sample in samples}

@@ -131,8 +131,8 @@ def test_no_statement_numbers_its_placeholders() -> None:
 
 
 def test_the_page_on_metrics_has_what_the_samplers_declare() -> None:
-    told = "write it anew: python -m tests.guards.metrics_page > docs/metrics.md"
-    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page.drawn(), told
+    advice = "write it anew: python -m tests.guards.metrics_page > docs/metrics.md"
+    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page.drawn(), advice
 
 
 def test_every_folder_has_its_place_in_the_tree() -> None:

@@ -165,19 +165,21 @@ def test_damage_in_the_middle_of_a_live_journal_does_not_stop_what_follows(folde
         file.seek(1500)
         file.write(b"\xff" * 20)
     reader = JournalReader(path)
-    seen = steps_of([reader.read()])
+    steps = steps_of([reader.read()])
     for step in range(50, 80):
         writer.append_row({"loss": float(step)}, step)
     batch = reader.read()
-    seen += steps_of([batch])
+    steps += steps_of([batch])
 
-    missing = sorted(set(range(80)) - set(seen))
+    missing = sorted(set(range(80)) - set(steps))
     assert 1 <= len(missing) <= 2
     assert batch.lost == len(missing)
-    assert seen == sorted(seen)
+    assert steps == sorted(steps)
 
 
-def test_a_length_seen_before_its_bytes_is_looked_at_again_before_it_is_called_damage(folder: Path) -> None:
+def test_a_length_seen_before_its_bytes_is_looked_at_again_before_it_is_called_damage(
+    folder: Path,
+) -> None:
     writer = writer_for(folder)
     writer.append_row({"loss": 0.0}, 0)
     ((_, path),) = list_journals(folder)

@@ -92,12 +92,12 @@ def test_a_live_journal_is_followed_without_waiting_for_its_end(folder: Path) ->
     writer = writer_for(folder)
     ((_, path),) = list_journals(folder)
     reader = JournalReader(path)
-    seen: list[int] = []
+    steps: list[int] = []
     for step in range(100):
         writer.append_row({"loss": 1.0}, step)
         if step % 7 == 0:
-            seen += steps_of([reader.read()])
-            assert seen == list(range(step + 1))
+            steps += steps_of([reader.read()])
+            assert steps == list(range(step + 1))
 
 
 def test_a_reader_goes_on_from_an_offset_and_still_knows_the_names(folder: Path) -> None:
@@ -125,12 +125,12 @@ def test_interleaved_key_sets_keep_their_own_order(folder: Path) -> None:
             writer.append_row({"rare": step}, step)
     writer.close(None)
 
-    found: dict[tuple[str, ...], list[int]] = {}
+    steps_by_keys: dict[tuple[str, ...], list[int]] = {}
     for batch in read_all(folder):
         for rows in batch.rows:
-            found.setdefault(rows.keys, []).extend(rows.steps.tolist())
+            steps_by_keys.setdefault(rows.keys, []).extend(rows.steps.tolist())
 
-    assert found == {
+    assert steps_by_keys == {
         ("loss",): list(range(300)),
         ("phase/data_seconds", "x"): list(range(300)),
         ("rare",): [0, 50, 100, 150, 200, 250],

@@ -13,7 +13,7 @@ class RecordedMetrics:
         self.arrays: list[tuple[str, list[float]]] = []
         self.events: list[dict] = []
         self.step = 0
-        self.outlets = MetricSink(
+        self.sink = MetricSink(
             record_tensor=lambda keys, values: self.rows.append(
                 dict(zip(keys, values.tolist(), strict=True))
             ),

@@ -22,9 +22,9 @@ def loss_of(model, x=None):
 
 
 def norm_of(parameters) -> float:
-    return torch.cat([one.grad.reshape(-1) for one in parameters]).norm().item()
+    return torch.cat([parameter.grad.reshape(-1) for parameter in parameters]).norm().item()
 
 
 def watched(taken: RecordedMetrics, model, optimizer=None, draw=always, **options) -> GradientMonitor:
     pace = Pace(budget_ratio=1e9, draw=draw)
-    return GradientMonitor(model, optimizer, pace=pace, outlets=taken.outlets, **options)
+    return GradientMonitor(model, optimizer, pace=pace, outlets=taken.sink, **options)

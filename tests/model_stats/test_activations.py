@@ -22,12 +22,12 @@ nn = torch.nn
 def hooks_of(model) -> list[dict]:
     return [
         {
-            **one._forward_hooks,
-            **one._forward_pre_hooks,
-            **one._forward_hooks_with_kwargs,
-            **one._backward_hooks,
+            **module._forward_hooks,
+            **module._forward_pre_hooks,
+            **module._forward_hooks_with_kwargs,
+            **module._backward_hooks,
         }
-        for one in model.modules()
+        for module in model.modules()
     ]
 
 
@@ -40,33 +40,33 @@ def burst(watch: Activations, model, x, steps: int = WARM_UP + 1) -> None:
 def test_figures_are_those_of_the_output() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
     x = torch.randn(32, 4)
-    found = Activations(model).measure(lambda: model(x))
+    figures = Activations(model).measure(lambda: model(x))
     y = model[0](x)
-    assert found["activation_mean/0"] == pytest.approx(y.mean().item(), rel=1e-5)
-    assert found["activation_std/0"] == pytest.approx(y.std(correction=0).item(), rel=1e-5)
-    assert found["activation_max/0"] == pytest.approx(y.abs().max().item())
-    assert found["activation_zeros_ratio/0"] == 0
-    assert "activation_saturated_ratio/0" not in found
+    assert figures["activation_mean/0"] == pytest.approx(y.mean().item(), rel=1e-5)
+    assert figures["activation_std/0"] == pytest.approx(y.std(correction=0).item(), rel=1e-5)
+    assert figures["activation_max/0"] == pytest.approx(y.abs().max().item())
+    assert figures["activation_zeros_ratio/0"] == 0
+    assert "activation_saturated_ratio/0" not in figures
 
 
 def test_a_dead_relu_gives_nothing_but_zeros() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
     nn.init.constant_(model[0].bias, -1e3)
-    found = Activations(model).measure(lambda: model(torch.randn(8, 4)))
-    assert found["activation_zeros_ratio/1"] == 1.0
-    assert found["activation_saturated_ratio/1"] == 1.0
-    assert found["activation_dead_ratio/1"] == 1.0
+    figures = Activations(model).measure(lambda: model(torch.randn(8, 4)))
+    assert figures["activation_zeros_ratio/1"] == 1.0
+    assert figures["activation_saturated_ratio/1"] == 1.0
+    assert figures["activation_dead_ratio/1"] == 1.0
 
 
 def test_units_are_dead_that_are_zero_throughout() -> None:
     relu = nn.ReLU()
     x = torch.tensor([[1.0, -1.0, -1.0, -2.0], [-1.0, -1.0, 3.0, -1.0]])
-    found = Activations(relu).measure(lambda: relu(x))
-    assert (found["activation_zeros_ratio/ReLU"], found["activation_dead_ratio/ReLU"]) == (0.75, 0.5)
+    figures = Activations(relu).measure(lambda: relu(x))
+    assert (figures["activation_zeros_ratio/ReLU"], figures["activation_dead_ratio/ReLU"]) == (0.75, 0.5)
     images = torch.ones(2, 3, 4, 4)
     images[:, 1] = -1
-    found = Activations(relu).measure(lambda: relu(images))
-    assert found["activation_dead_ratio/ReLU"] == pytest.approx(1 / 3)
+    figures = Activations(relu).measure(lambda: relu(images))
+    assert figures["activation_dead_ratio/ReLU"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_units_are_dead_that_are_zero_throughout() -> None:
     ids=lambda one: type(one).__name__,
 )
 def test_saturation_is_known_where_a_function_has_ends(layer, values, share) -> None:
-    found = Activations(layer).measure(lambda: layer(torch.tensor([values])))
-    assert found[f"activation_saturated_ratio/{type(layer).__name__}"] == share
+    figures = Activations(layer).measure(lambda: layer(torch.tensor([values])))
+    assert figures[f"activation_saturated_ratio/{type(layer).__name__}"] == share
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
 def test_outputs_of_any_type_have_figures(dtype) -> None:
     identity = nn.Sequential(nn.Module())
     identity[0].forward = lambda x: x
-    found = Activations(identity).measure(lambda: identity(torch.ones(4, 4, dtype=dtype)))
-    assert found["activation_max/0"] == 1
+    figures = Activations(identity).measure(lambda: identity(torch.ones(4, 4, dtype=dtype)))
+    assert figures["activation_max/0"] == 1
 
 
 def test_what_gives_no_tensor_of_numbers_is_passed_over() -> None:
@@ -106,24 +106,24 @@ def test_what_gives_no_tensor_of_numbers_is_passed_over() -> None:
 
 def test_the_first_call_in_a_burst_counts() -> None:
     relu = nn.ReLU()
-    found = Activations(relu).measure(lambda: [relu(torch.full((2, 2), value)) for value in (1.0, 5.0)])
-    assert found["activation_mean/ReLU"] == 1
+    figures = Activations(relu).measure(lambda: [relu(torch.full((2, 2), value)) for value in (1.0, 5.0)])
+    assert figures["activation_mean/ReLU"] == 1
 
 
 def test_a_large_output_is_thinned_and_its_greatest_still_found() -> None:
     layer = nn.Sequential(nn.ReLU())
     x = torch.rand(64, 3, 200, 200)
     x[63, 2, 199, 199] = 99.0
-    found = Activations(layer).measure(lambda: layer(x))
+    figures = Activations(layer).measure(lambda: layer(x))
     assert module.thinned(x, 1).numel() <= module.MAX_ELEMENTS
-    assert found["activation_max/0"] == 99
-    assert found["activation_mean/0"] == pytest.approx(0.5, abs=0.01)
+    assert figures["activation_max/0"] == 99
+    assert figures["activation_mean/0"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_burst_is_one_step_and_leaves_no_hook_behind() -> None:
     taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    watch = Activations(model, outlets=taken.outlets, _draw=always)
+    watch = Activations(model, outlets=taken.sink, _draw=always)
     before = hooks_of(model)
     for step in range(WARM_UP):
         assert hooks_of(model) == before
@@ -139,7 +139,7 @@ def test_a_burst_is_one_step_and_leaves_no_hook_behind() -> None:
 
 def test_closing_within_a_burst_leaves_no_hook_behind() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-    watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=always)
+    watch = Activations(model, outlets=RecordedMetrics().sink, _draw=always)
     before = hooks_of(model)
     for step in range(WARM_UP):
         end_step(watch, step)
@@ -150,7 +150,7 @@ def test_closing_within_a_burst_leaves_no_hook_behind() -> None:
 
 def test_steps_that_are_not_chosen_have_no_hooks() -> None:
     model = nn.Linear(4, 4)
-    watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=never)
+    watch = Activations(model, outlets=RecordedMetrics().sink, _draw=never)
     for step in range(100):
         end_step(watch, step)
         assert not watch.is_open
@@ -159,14 +159,14 @@ def test_steps_that_are_not_chosen_have_no_hooks() -> None:
 def test_evaluation_in_a_burst_is_left_alone() -> None:
     taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4)).eval()
-    burst(Activations(model, outlets=taken.outlets, _draw=always), model, torch.randn(2, 4))
+    burst(Activations(model, outlets=taken.sink, _draw=always), model, torch.randn(2, 4))
     assert taken.rows == []
 
 
 def test_a_model_with_many_layers_is_gone_through_burst_by_burst() -> None:
     taken = RecordedMetrics()
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
-    burst(Activations(model, outlets=taken.outlets, _draw=always), model, torch.randn(2, 2), WARM_UP + 4)
+    burst(Activations(model, outlets=taken.sink, _draw=always), model, torch.randn(2, 2), WARM_UP + 4)
     first, second = ({key.rsplit("/")[-1] for key in row} for row in taken.rows[:2])
     assert len(first) == len(second) == 64
     assert len(first | second) == 100
@@ -184,7 +184,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
 
     taken = RecordedMetrics()
     model = nn.Sequential(Hostile())
-    watch = Activations(model, outlets=taken.outlets, _draw=always)
+    watch = Activations(model, outlets=taken.sink, _draw=always)
     before = hooks_of(model)
     with caplog.at_level(logging.WARNING, logger="stepscope"):
         burst(watch, model, torch.ones(1), WARM_UP + 6)
@@ -195,7 +195,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
 def test_a_model_saved_or_copied_in_a_burst_does_not_take_us_along() -> None:
     taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4))
-    watch = Activations(model, outlets=taken.outlets, _draw=always)
+    watch = Activations(model, outlets=taken.sink, _draw=always)
     for step in range(WARM_UP):
         end_step(watch, step)
     assert watch.is_open
@@ -214,7 +214,7 @@ def test_gradients_flow_as_without() -> None:
     for draw in (always, never):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(4, 1))
-        watch = Activations(model, outlets=RecordedMetrics().outlets, _draw=draw)
+        watch = Activations(model, outlets=RecordedMetrics().sink, _draw=draw)
         for step in range(WARM_UP + 2):
             model(torch.randn(2, 4)).sum().backward()
             end_step(watch, step)
@@ -228,7 +228,7 @@ def test_recomputed_layers_count_once() -> None:
 
     taken = RecordedMetrics()
     layer = nn.Sequential(nn.Linear(4, 4))
-    watch = Activations(layer, outlets=taken.outlets, _draw=always)
+    watch = Activations(layer, outlets=taken.sink, _draw=always)
     for step in range(WARM_UP + 1):
         checkpoint(layer, torch.randn(2, 4, requires_grad=True), use_reentrant=False).sum().backward()
         end_step(watch, step)
@@ -260,7 +260,7 @@ def test_a_compiled_model_has_as_many_graphs_as_without(make, hides: bool) -> No
     compiled = torch.compile(model, backend=counter)
     taken = RecordedMetrics()
     # Whether the monitor is shown the compiled model or the one inside, which does not tell.
-    watch = Activations(model if hides else compiled, outlets=taken.outlets, _draw=always)
+    watch = Activations(model if hides else compiled, outlets=taken.sink, _draw=always)
     for step in range(2 * WARM_UP):
         compiled(torch.ones(2, 4)).sum().backward()
         end_step(watch, step)
@@ -273,5 +273,5 @@ def test_the_parts_of_a_model_that_are_not_compiled_are_watched() -> None:
     torch._dynamo.reset()
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[0].compile(backend="eager")
-    found = Activations(model).measure(lambda: model(torch.ones(1, 4)))
-    assert {key.rsplit("/")[-1] for key in found} == {"1"}
+    figures = Activations(model).measure(lambda: model(torch.ones(1, 4)))
+    assert {key.rsplit("/")[-1] for key in figures} == {"1"}

@@ -33,8 +33,8 @@ def _nothing_was_compiled() -> None:
 
 def test_even_attention_has_the_entropy_of_its_keys() -> None:
     for count in (2, 16, 100):
-        found = figures(torch.full((1, 1, 3, count), 1 / count))
-        assert found == pytest.approx((math.log(count), 1 / count, count), rel=1e-5)
+        values = figures(torch.full((1, 1, 3, count), 1 / count))
+        assert values == pytest.approx((math.log(count), 1 / count, count), rel=1e-5)
 
 
 def test_attention_on_one_key_has_none() -> None:
@@ -74,13 +74,15 @@ def test_a_multihead_attention_is_worked_out_as_it_would_give_it(batch_first: bo
     passed["key_padding_mask"] = torch.zeros(3, 7, dtype=torch.bool)
     passed["key_padding_mask"][:, 5:] = True
     mask = torch.ones(7, 7, dtype=torch.bool).triu(1)
-    found = Attention(layer).heads(lambda: layer(query, key, value, attn_mask=mask, **passed))
+    heads = Attention(layer).heads(lambda: layer(query, key, value, attn_mask=mask, **passed))
     _, weights = layer(
         query, key, value, attn_mask=mask, average_attn_weights=False, **{**passed, "need_weights": True}
     )
-    (rows,) = found.values()
+    (rows,) = heads.values()
     expected = head_figures(torch, weights).tolist()
-    assert [one for row in rows for one in row] == pytest.approx([one for row in expected for one in row])
+    assert [value for row in rows for value in row] == pytest.approx(
+        [value for row in expected for value in row]
+    )
 
 
 def test_a_mask_for_each_head_and_a_single_sequence_are_followed() -> None:
@@ -100,7 +102,7 @@ def test_a_transformer_is_measured_layer_by_layer() -> None:
     taken = RecordedMetrics()
     block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = nn.TransformerEncoder(block, 2)
-    watch = Attention(model, outlets=taken.outlets, _draw=always)
+    watch = Attention(model, outlets=taken.sink, _draw=always)
     for step in range(WARM_UP + 1):
         model(torch.randn(2, 6, 8)).sum().backward()
         end_step(watch, step)
@@ -135,8 +137,8 @@ class FusedAttention(nn.Module):
 
 def test_weights_that_a_layer_gives_are_taken() -> None:
     model = nn.Sequential(EagerAttention())
-    found = Attention(model).measure(lambda: model[0](torch.zeros(2, 9, 4)))
-    assert found["attention_effective_keys/0"] == pytest.approx(9)
+    figures = Attention(model).measure(lambda: model[0](torch.zeros(2, 9, 4)))
+    assert figures["attention_effective_keys/0"] == pytest.approx(9)
 
 
 def test_a_fused_layer_gives_none() -> None:
@@ -161,18 +163,18 @@ def test_a_fused_layer_is_worked_out_if_asked(options) -> None:
     layer = FusedAttention(**options)
     query = torch.randn(2, 4, 9, 8)
     key = torch.randn(2, 2 if "enable_gqa" in options else 4, 9, 8)
-    seen = []
+    calls = []
 
     def weights_by_identity() -> None:
         layer(query, key)
         # The output for values that are unit vectors is the weights themselves.
         values = torch.eye(9).expand(2, key.shape[1], 9, 9)
-        seen.append(functional.scaled_dot_product_attention(query, key, values, **options))
+        calls.append(functional.scaled_dot_product_attention(query, key, values, **options))
 
     (rows, *_) = Attention(layer, recompute=True).heads(weights_by_identity).values()
-    expected = head_figures(torch, seen[0]).tolist()
-    assert [one for row in rows for one in row] == pytest.approx(
-        [one for row in expected for one in row], rel=1e-4
+    expected = head_figures(torch, calls[0]).tolist()
+    assert [value for row in rows for value in row] == pytest.approx(
+        [value for row in expected for value in row], rel=1e-4
     )
 
 
@@ -180,15 +182,15 @@ def test_a_fused_call_outside_of_any_attention_layer_is_numbered() -> None:
     x = torch.zeros(1, 2, 5, 4)
     model = nn.Linear(1, 1)
     watch = Attention(model, recompute=True)
-    found = watch.measure(lambda: [functional.scaled_dot_product_attention(x, x, x) for _ in range(2)])
-    assert found["attention_effective_keys/call_0"] == pytest.approx(5)
-    assert "attention_effective_keys/call_1" in found
+    figures = watch.measure(lambda: [functional.scaled_dot_product_attention(x, x, x) for _ in range(2)])
+    assert figures["attention_effective_keys/call_0"] == pytest.approx(5)
+    assert "attention_effective_keys/call_1" in figures
 
 
 def test_functions_are_put_back_after_a_burst() -> None:
     original = functional.scaled_dot_product_attention
     model = nn.Linear(1, 1)
-    watch = Attention(model, recompute=True, outlets=RecordedMetrics().outlets, _draw=always)
+    watch = Attention(model, recompute=True, outlets=RecordedMetrics().sink, _draw=always)
     for step in range(WARM_UP):
         assert functional.scaled_dot_product_attention is original
         end_step(watch, step)
@@ -207,7 +209,7 @@ def test_a_failure_of_ours_never_reaches_the_loop(caplog: pytest.LogCaptureFixtu
             raise ValueError("no")
 
     layer = OddAttention()
-    watch = Attention(layer, outlets=RecordedMetrics().outlets, _draw=always)
+    watch = Attention(layer, outlets=RecordedMetrics().sink, _draw=always)
     with caplog.at_level(logging.WARNING, logger="stepscope"):
         for step in range(WARM_UP + 4):
             layer(torch.ones(1))

@@ -79,7 +79,7 @@ def test_a_strict_monitor_raises_it() -> None:
 def test_the_chances_of_the_training_stay_its_own(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    gradients = GradientMonitor(model, optimizer, outlets=taken.outlets)
+    gradients = GradientMonitor(model, optimizer, outlets=taken.sink)
     loss_of(model).backward()
     before = random.getstate(), torch.get_rng_state()
     optimizer.step()
@@ -100,7 +100,7 @@ def test_training_is_the_same_with_and_without(taken: RecordedMetrics) -> None:
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             optimizer.step()
         gradients.close()
-        results.append(torch.cat([one.detach().reshape(-1) for one in model.parameters()]))
+        results.append(torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]))
     assert torch.equal(*results)
 
 

@@ -44,14 +44,16 @@ def test_a_whole_that_is_not_finite_needs_no_layers() -> None:
 
 @pytest.mark.parametrize(("norm", "explodes"), [(99.0, False), (101.0, True)])
 def test_a_layer_explodes_at_a_hundred_times_its_median(norm: float, explodes: bool) -> None:
-    found = judge(figures(1.0, a=norm, b=1.0), history(10, a=1.0, b=1.0))
-    assert [(one.kind, one.layer) for one in found] == ([("exploding", "a")] if explodes else [])
+    problems = judge(figures(1.0, a=norm, b=1.0), history(10, a=1.0, b=1.0))
+    assert [(problem.kind, problem.layer) for problem in problems] == (
+        [("exploding", "a")] if explodes else []
+    )
 
 
 def test_with_little_to_compare_only_a_huge_norm_explodes() -> None:
     past = history(9, a=1.0)
     assert judge(figures(a=9e3), past) == []
-    assert [one.kind for one in judge(figures(a=2e4), past)] == ["exploding"]
+    assert [problem.kind for problem in judge(figures(a=2e4), past)] == ["exploding"]
 
 
 def test_a_single_spike_does_not_move_what_is_usual() -> None:
@@ -77,7 +79,7 @@ def test_vanishing_must_last() -> None:
     past = GradientHistory()
     kinds = []
     for _ in range(4):
-        kinds.append([(one.kind, one.layer) for one in judge(tiny, past)])
+        kinds.append([(problem.kind, problem.layer) for problem in judge(tiny, past)])
         past.add(tiny)
     assert kinds == [[], [], [("vanishing", "a")], [("vanishing", "a")]]
 
@@ -85,7 +87,7 @@ def test_vanishing_must_last() -> None:
 def test_what_is_small_depends_on_the_weights() -> None:
     now = Thresholds(persistence=1)
     large = {**figures(a=1e-6, b=1.0), "weight_norm/a": 100.0}
-    assert [one.layer for one in judge(large, GradientHistory(), now)] == ["a"]
+    assert [problem.layer for problem in judge(large, GradientHistory(), now)] == ["a"]
     small = {**figures(a=1e-9, b=1.0), "weight_norm/a": 1e-3}
     assert judge(small, GradientHistory(), now) == []
 

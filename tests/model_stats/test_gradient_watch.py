@@ -253,9 +253,9 @@ def test_several_optimizers_make_one_sample(taken: RecordedMetrics) -> None:
 def test_without_an_optimizer_whichever_steps_these_parameters_is_followed(taken: RecordedMetrics) -> None:
     model, other = small_model(), small_model()
     gradients = watched(taken, model)
-    for one in (other, model):
-        loss_of(one).backward()
-        torch.optim.SGD(one.parameters(), lr=0.1).step()
+    for stepped in (other, model):
+        loss_of(stepped).backward()
+        torch.optim.SGD(stepped.parameters(), lr=0.1).step()
     gradients.close()
     assert len(taken.of("gradient_norm")) == 1
 
@@ -264,10 +264,10 @@ def test_the_update_ratio_is_that_of_the_step(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     gradients = watched(taken, model, optimizer)
-    before = torch.cat([one.detach().reshape(-1).clone() for one in model.parameters()])
+    before = torch.cat([parameter.detach().reshape(-1).clone() for parameter in model.parameters()])
     loss_of(model).backward()
     optimizer.step()
-    after = torch.cat([one.detach().reshape(-1) for one in model.parameters()])
+    after = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
     gradients.close()
     expected = ((after - before).norm() / torch.maximum(before.norm(), after.norm())).item()
     assert taken.of("update_ratio") == [pytest.approx(expected, rel=1e-4)]

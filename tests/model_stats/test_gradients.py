@@ -25,25 +25,27 @@ def backward(model, scale: float = 1.0) -> None:
 
 
 def norm_of(*tensors) -> float:
-    return torch.cat([one.detach().reshape(-1) for one in tensors]).norm().item()
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).norm().item()
 
 
 def test_norms_are_torchs_own() -> None:
     model = small_model()
     backward(model)
-    found = GradientMonitor(model).measure()
-    assert found["gradient_norm"] == pytest.approx(norm_of(*(p.grad for p in model.parameters())), rel=1e-12)
-    assert found["gradient_norm/0"] == pytest.approx(norm_of(model[0].weight.grad, model[0].bias.grad))
-    assert found["gradient_norm/2"] == pytest.approx(norm_of(model[2].weight.grad, model[2].bias.grad))
-    assert found["weight_norm"] == pytest.approx(norm_of(*model.parameters()), rel=1e-12)
-    assert found["gradient_nonfinite_parameters"] == found["gradient_nonfinite_elements"] == 0
+    figures = GradientMonitor(model).measure()
+    assert figures["gradient_norm"] == pytest.approx(
+        norm_of(*(p.grad for p in model.parameters())), rel=1e-12
+    )
+    assert figures["gradient_norm/0"] == pytest.approx(norm_of(model[0].weight.grad, model[0].bias.grad))
+    assert figures["gradient_norm/2"] == pytest.approx(norm_of(model[2].weight.grad, model[2].bias.grad))
+    assert figures["weight_norm"] == pytest.approx(norm_of(*model.parameters()), rel=1e-12)
+    assert figures["gradient_nonfinite_parameters"] == figures["gradient_nonfinite_elements"] == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_a_norm_beyond_what_half_precision_holds_is_still_a_number(dtype) -> None:
     model = nn.Linear(64, 64).to(dtype)
-    for one in model.parameters():
-        one.grad = torch.full_like(one, 30_000)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 30_000)
     expected = 30_000 * math.sqrt(64 * 64 + 64)
     assert GradientMonitor(model).measure()["gradient_norm"] == pytest.approx(expected, rel=0.01)
 
@@ -60,9 +62,9 @@ def test_frozen_parameters_and_those_without_a_gradient_are_left_out() -> None:
     model = small_model()
     model[0].requires_grad_(False)
     backward(model)
-    found = GradientMonitor(model).measure()
-    assert "gradient_norm/0" not in found
-    assert found["gradient_norm"] == pytest.approx(found["gradient_norm/2"])
+    figures = GradientMonitor(model).measure()
+    assert "gradient_norm/0" not in figures
+    assert figures["gradient_norm"] == pytest.approx(figures["gradient_norm/2"])
 
 
 def test_without_gradients_there_are_no_values() -> None:
@@ -74,9 +76,9 @@ def test_a_tied_weight_counts_once() -> None:
     head.weight = embedding.weight
     model = nn.Sequential(embedding, head)
     model(torch.tensor([1, 2, 3])).square().mean().backward()
-    found = GradientMonitor(model).measure()
-    assert found["gradient_norm"] == pytest.approx(norm_of(embedding.weight.grad))
-    assert [key for key in found if key.startswith("gradient_norm/")] == ["gradient_norm/0"]
+    figures = GradientMonitor(model).measure()
+    assert figures["gradient_norm"] == pytest.approx(norm_of(embedding.weight.grad))
+    assert [key for key in figures if key.startswith("gradient_norm/")] == ["gradient_norm/0"]
 
 
 def test_a_sparse_gradient_counts_rows_that_come_twice_as_one() -> None:
@@ -101,14 +103,14 @@ def test_rows_of_a_sparse_gradient_are_identified_by_all_its_dimensions() -> Non
 def test_complex_gradients_have_the_norm_of_both_parts() -> None:
     model = nn.Linear(3, 2, dtype=torch.complex64)
     model(torch.randn(5, 3, dtype=torch.complex64)).abs().sum().backward()
-    expected = norm_of(*(torch.view_as_real(one.grad) for one in model.parameters()))
+    expected = norm_of(*(torch.view_as_real(parameter.grad) for parameter in model.parameters()))
     assert GradientMonitor(model).measure()["gradient_norm"] == pytest.approx(expected)
 
 
 def test_gradients_of_several_types_add_up() -> None:
     model = nn.Sequential(nn.Linear(4, 4).to(torch.float64), nn.Linear(4, 4).to(torch.bfloat16))
-    for one in model.parameters():
-        one.grad = torch.ones_like(one)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
     assert GradientMonitor(model).measure()["gradient_norm"] == pytest.approx(math.sqrt(40))
 
 
@@ -117,10 +119,10 @@ def test_what_is_not_finite_is_counted_and_its_layer_named() -> None:
     backward(model)
     model[2].bias.grad[1:3] = math.nan
     gradients = GradientMonitor(model)
-    found = gradients.measure()
-    assert math.isnan(found["gradient_norm"])
-    assert math.isfinite(found["gradient_norm/0"])
-    assert (found["gradient_nonfinite_parameters"], found["gradient_nonfinite_elements"]) == (1, 2)
+    figures = gradients.measure()
+    assert math.isnan(figures["gradient_norm"])
+    assert math.isfinite(figures["gradient_norm/0"])
+    assert (figures["gradient_nonfinite_parameters"], figures["gradient_nonfinite_elements"]) == (1, 2)
     (finding,) = gradients.findings
     assert (finding.kind, finding.layer) == ("not_finite", "2")
 
@@ -128,8 +130,8 @@ def test_what_is_not_finite_is_counted_and_its_layer_named() -> None:
 def test_a_layer_with_tiny_gradients_is_vanishing() -> None:
     model = small_model()
     backward(model)
-    for one in model[0].parameters():
-        one.grad = torch.full_like(one, 1e-9)
+    for parameter in model[0].parameters():
+        parameter.grad = torch.full_like(parameter, 1e-9)
     gradients = GradientMonitor(model)
     gradients.measure()
     (finding,) = gradients.findings
@@ -161,10 +163,10 @@ def test_scaled_gradients_are_divided_unless_the_scaler_has_done_so(divides: boo
     scaler.scale(model(torch.randn(4, 8)).square().mean()).backward()
     if divides:
         scaler.unscale_(optimizer)
-    found = GradientMonitor(model, optimizer, scaler=scaler).measure()["gradient_norm"]
+    norm = GradientMonitor(model, optimizer, scaler=scaler).measure()["gradient_norm"]
     if not divides:
         scaler.unscale_(optimizer)
-    assert found == pytest.approx(norm_of(*(one.grad for one in model.parameters())))
+    assert norm == pytest.approx(norm_of(*(parameter.grad for parameter in model.parameters())))
 
 
 def test_layers_of_a_deep_model_are_grouped_by_block() -> None:

@@ -31,11 +31,11 @@ def of(*tensors) -> Histogram:
 def test_counts_are_numpys() -> None:
     np = pytest.importorskip("numpy")
     x = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = of(x)
+    histogram = of(x)
     counts, limits = np.histogram(x.numpy(), bins=BUCKETS)
-    assert found.counts == tuple(counts)
-    assert found.limits == pytest.approx(limits.tolist())
-    assert (found.mean, found.std) == (
+    assert histogram.counts == tuple(counts)
+    assert histogram.limits == pytest.approx(limits.tolist())
+    assert (histogram.mean, histogram.std) == (
         pytest.approx(x.mean().item()),
         pytest.approx(x.std(correction=0).item()),
     )
@@ -47,13 +47,13 @@ def test_counts_are_numpys() -> None:
 )
 def test_whatever_the_elements_each_is_in_a_bucket_or_counted_as_not_finite(numbers, dtype) -> None:
     x = torch.tensor(numbers, dtype=torch.float64).to(dtype)
-    found = of(x)
-    assert sum(found.counts) == found.finite == x.isfinite().sum()
-    assert found.elements == len(numbers)
-    if found.finite:
-        assert found.minimum == x[x.isfinite()].min().item()
-        assert found.maximum == x[x.isfinite()].max().item()
-        assert len(found.limits) == BUCKETS + 1
+    histogram = of(x)
+    assert sum(histogram.counts) == histogram.finite == x.isfinite().sum()
+    assert histogram.elements == len(numbers)
+    if histogram.finite:
+        assert histogram.minimum == x[x.isfinite()].min().item()
+        assert histogram.maximum == x[x.isfinite()].max().item()
+        assert len(histogram.limits) == BUCKETS + 1
 
 
 @given(
@@ -85,21 +85,21 @@ def test_a_tensor_too_large_for_one_go_is_counted_in_pieces(monkeypatch: pytest.
 
 
 def test_equal_elements_are_in_the_first_bucket() -> None:
-    found = of(torch.full((10,), 3.0))
-    assert found.counts[0] == 10
-    assert (found.minimum, found.maximum, found.std) == (3, 3, 0)
+    histogram = of(torch.full((10,), 3.0))
+    assert histogram.counts[0] == 10
+    assert (histogram.minimum, histogram.maximum, histogram.std) == (3, 3, 0)
 
 
 def test_zeros_and_what_is_not_finite_are_counted() -> None:
-    found = of(torch.tensor([0.0, 0.0, 1.0, math.nan, -math.inf]))
-    assert (found.zeros_ratio, found.nonfinite, found.elements) == (0.4, 2, 5)
-    assert (found.minimum, found.maximum, found.mean) == (0, 1, pytest.approx(1 / 3))
+    histogram = of(torch.tensor([0.0, 0.0, 1.0, math.nan, -math.inf]))
+    assert (histogram.zeros_ratio, histogram.nonfinite, histogram.elements) == (0.4, 2, 5)
+    assert (histogram.minimum, histogram.maximum, histogram.mean) == (0, 1, pytest.approx(1 / 3))
 
 
 def test_without_a_finite_element_there_are_no_limits() -> None:
-    found = of(torch.full((3,), math.nan))
-    assert sum(found.counts) == 0
-    assert found.limits == ()
+    histogram = of(torch.full((3,), math.nan))
+    assert sum(histogram.counts) == 0
+    assert histogram.limits == ()
 
 
 def test_nothing_at_all_has_no_histogram() -> None:
@@ -108,9 +108,9 @@ def test_nothing_at_all_has_no_histogram() -> None:
 
 def test_what_viewers_need_can_be_had_from_the_array() -> None:
     x = torch.randn(500, dtype=torch.float64)
-    found = of(x)
-    assert found.total == pytest.approx(x.sum().item())
-    assert found.total_of_squares == pytest.approx(x.square().sum().item())
+    histogram = of(x)
+    assert histogram.total == pytest.approx(x.sum().item())
+    assert histogram.total_of_squares == pytest.approx(x.square().sum().item())
 
 
 def test_an_array_of_another_length_is_refused() -> None:
@@ -122,7 +122,7 @@ def trained(draw, taken: RecordedMetrics, **options):
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
     model[0].bias.requires_grad_(False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    watch = Histograms(model, optimizer, outlets=taken.outlets, _draw=draw, **options)
+    watch = Histograms(model, optimizer, outlets=taken.sink, _draw=draw, **options)
     for _ in range(3):
         model(torch.randn(4, 4)).sum().backward()
         optimizer.step()
@@ -154,16 +154,16 @@ def test_scaled_gradients_are_recorded_unscaled() -> None:
     taken = RecordedMetrics()
     model = nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    watch = Histograms(model, optimizer, outlets=taken.outlets, _draw=always)
+    watch = Histograms(model, optimizer, outlets=taken.sink, _draw=always)
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     scaler.scale(model(torch.tensor([[1.0, 3.0]])).sum()).backward()
     scaler.step(optimizer)
     watch.close()
-    found = Histogram.read(dict(taken.arrays)["histogram/gradient/weight"])
-    assert (found.minimum, found.maximum, found.mean, found.std) == (1, 3, 2, 1)
+    histogram = Histogram.read(dict(taken.arrays)["histogram/gradient/weight"])
+    assert (histogram.minimum, histogram.maximum, histogram.mean, histogram.std) == (1, 3, 2, 1)
 
 
 def test_it_can_be_asked_for_at_any_moment() -> None:
-    found = Histograms(nn.Linear(3, 3)).measure()
-    assert found["histogram/parameter/weight"].elements == 9
-    assert found["histogram/parameter/bias"].elements == 3
+    figures = Histograms(nn.Linear(3, 3)).measure()
+    assert figures["histogram/parameter/weight"].elements == 9
+    assert figures["histogram/parameter/bias"].elements == 3

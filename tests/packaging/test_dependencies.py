@@ -34,7 +34,7 @@ def test_every_package_of_the_base_install_is_imported(requirement):
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"all"}))
 def test_every_package_of_an_extra_is_imported(extra):
-    assert all(is_imported(name_of(one)) for one in EXTRAS[extra])
+    assert all(is_imported(name_of(requirement)) for requirement in EXTRAS[extra])
 
 
 def test_the_extra_of_all_names_every_other():
@@ -43,6 +43,6 @@ def test_the_extra_of_all_names_every_other():
 
 
 def test_every_extra_that_a_message_tells_to_install_exists():
-    told = re.findall(r"stepscope\[(\w+)\]", SOURCES) + re.findall(r"MissingExtra\(\s*\"(\w+)\"", SOURCES)
-    assert told
-    assert set(told) <= EXTRAS.keys()
+    extras = re.findall(r"stepscope\[(\w+)\]", SOURCES) + re.findall(r"MissingExtra\(\s*\"(\w+)\"", SOURCES)
+    assert extras
+    assert set(extras) <= EXTRAS.keys()

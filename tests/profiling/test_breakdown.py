@@ -72,15 +72,15 @@ def test_with_a_device_its_time_is_divided() -> None:
     )
     # data: the loader while the device had nothing to do (150 to 300), and the copy (300 to 350)
     assert shares(timeline) == {"data": 0.2, "compute": 0.3, "communication": 0.2, "idle": 0.3}
-    found = breakdown_of(timeline, operator_calls(timeline), WINDOW)
-    assert (found.measured_on, found.host_busy_ratio) == ("device 0", 1.0)
+    breakdown = breakdown_of(timeline, operator_calls(timeline), WINDOW)
+    assert (breakdown.measured_on, breakdown.host_busy_ratio) == ("device 0", 1.0)
 
 
 def test_of_several_devices_the_busiest_is_used() -> None:
     timeline = Timeline(device=[DeviceSpan(0, 0, 100, "a"), DeviceSpan(3, 0, 400, "b")])
-    found = breakdown_of(timeline, [], WINDOW)
-    assert found.measured_on == "device 3"
-    assert found.shares()["compute"] == pytest.approx(0.4)
+    breakdown = breakdown_of(timeline, [], WINDOW)
+    assert breakdown.measured_on == "device 3"
+    assert breakdown.shares()["compute"] == pytest.approx(0.4)
 
 
 def test_spans_outside_the_window_do_not_count() -> None:
@@ -94,8 +94,8 @@ def test_spans_outside_the_window_do_not_count() -> None:
 
 def test_the_parts_add_up_to_the_window() -> None:
     timeline = Timeline([Span(MAIN, start, start + 13, "x") for start in range(0, 1000, 17)])
-    found = breakdown_of(timeline, operator_calls(timeline), WINDOW)
-    assert found.window_seconds == pytest.approx(1000e-9)
+    breakdown = breakdown_of(timeline, operator_calls(timeline), WINDOW)
+    assert breakdown.window_seconds == pytest.approx(1000e-9)
 
 
 @pytest.mark.parametrize(

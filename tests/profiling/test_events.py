@@ -32,7 +32,7 @@ def event(name: str, start: int, end: int, **fields: object) -> SimpleNamespace:
 
 
 def test_events_are_sorted_by_what_they_are() -> None:
-    found = timeline_of(
+    timeline = timeline_of(
         [
             event("aten::mm", 10, 20, correlation_id=3, shapes=[[2, 2]]),
             event("my range", 0, 50, scope=7),
@@ -46,16 +46,23 @@ def test_events_are_sorted_by_what_they_are() -> None:
         ],
         HOST,
     )
-    assert [(one.name, one.id, one.shapes) for one in found.operators] == [("aten::mm", 3, "[[2, 2]]")]
-    assert [one.name for one in found.ranges] == ["my range"]
-    assert [one.name for one in found.functions] == ["train.py(3): main"]
-    assert [one.name for one in found.overlapping] == ["gloo:all_reduce", "gloo:broadcast"]
-    assert [(one.name, one.device, one.begun_by) for one in found.device] == [("gemm", 1, 3)]
-    assert [(one.count_bytes, one.on_device) for one in found.allocations] == [(64, False), (128, True)]
+    assert [(operator.name, operator.id, operator.shapes) for operator in timeline.operators] == [
+        ("aten::mm", 3, "[[2, 2]]")
+    ]
+    assert [scope.name for scope in timeline.ranges] == ["my range"]
+    assert [function.name for function in timeline.functions] == ["train.py(3): main"]
+    assert [call.name for call in timeline.overlapping] == ["gloo:all_reduce", "gloo:broadcast"]
+    assert [(activity.name, activity.device, activity.begun_by) for activity in timeline.device] == [
+        ("gemm", 1, 3)
+    ]
+    assert [(allocation.count_bytes, allocation.on_device) for allocation in timeline.allocations] == [
+        (64, False),
+        (128, True),
+    ]
 
 
 def test_the_shadow_of_a_range_on_the_device_is_no_work() -> None:
-    found = timeline_of(
+    timeline = timeline_of(
         [
             event("ProfilerStep#1", 0, 50, scope=7),
             event("ProfilerStep#1", 10, 40, device_type=DEVICE),
@@ -63,12 +70,12 @@ def test_the_shadow_of_a_range_on_the_device_is_no_work() -> None:
         ],
         HOST,
     )
-    assert [one.name for one in found.device] == ["gemm"]
+    assert [activity.name for activity in timeline.device] == ["gemm"]
 
 
 def test_a_drivers_call_is_not_taken_for_the_operator_with_its_number() -> None:
-    found = timeline_of([event("cudaLaunchKernel", 0, 1, correlation_id=11)], HOST)
-    assert found.operators[0].id == 0
+    timeline = timeline_of([event("cudaLaunchKernel", 0, 1, correlation_id=11)], HOST)
+    assert timeline.operators[0].id == 0
 
 
 def test_an_older_torch_has_microseconds_and_no_python_functions() -> None:
@@ -76,17 +83,17 @@ def test_an_older_torch_has_microseconds_and_no_python_functions() -> None:
         SimpleNamespace(
             **{
                 key: value
-                for key, value in vars(one).items()
+                for key, value in vars(new_event).items()
                 if key not in ("start_ns", "duration_ns", "is_python_function")
             }
         )
-        for one in (event("aten::mm", 0, 0), event("train.py(3): main", 0, 0))
+        for new_event in (event("aten::mm", 0, 0), event("train.py(3): main", 0, 0))
     ]
-    for one in older:
-        one.start_us, one.duration_us = (lambda: 7), (lambda: 5)
-    found = timeline_of(older, HOST)
-    assert (found.operators[0].start_ns, found.operators[0].end_ns) == (7000, 12000)
-    assert [one.name for one in found.functions] == ["train.py(3): main"]
+    for old_event in older:
+        old_event.start_us, old_event.duration_us = (lambda: 7), (lambda: 5)
+    timeline = timeline_of(older, HOST)
+    assert (timeline.operators[0].start_ns, timeline.operators[0].end_ns) == (7000, 12000)
+    assert [function.name for function in timeline.functions] == ["train.py(3): main"]
 
 
 def test_nothing_recorded_is_an_empty_timeline() -> None:

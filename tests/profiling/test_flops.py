@@ -264,11 +264,14 @@ def test_counting_leaves_the_model_its_mode_gradients_buffers_and_random_numbers
     model.drop.eval()
     model(torch.randn(8, 4)).sum().backward()
     before = copy.deepcopy(model.state_dict())
-    gradients = [one.grad.clone() for one in model.parameters()]
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
     last, state = model.last, torch.get_rng_state()
     flops_of(model, torch.randn(2, 4, generator=torch.Generator()), backward=True)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert all(torch.equal(one.grad, kept) for one, kept in zip(model.parameters(), gradients, strict=True))
+    assert all(
+        torch.equal(parameter.grad, kept)
+        for parameter, kept in zip(model.parameters(), gradients, strict=True)
+    )
     assert model.last is last
     assert [part.training for part in (model, model.norm, model.drop, model.layer)] == [
         True,
@@ -292,7 +295,7 @@ def test_a_graph_that_waits_for_its_backward_pass_is_not_disturbed() -> None:
     loss = model(torch.randn(8, 4)).sum()
     flops_of(model, torch.randn(8, 4), backward=True)
     loss.backward()
-    assert all(one.grad is not None for one in model.parameters())
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_a_recurrent_layer_is_in_its_mode_again_after_a_backward_pass_was_counted() -> None:

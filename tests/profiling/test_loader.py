@@ -246,9 +246,9 @@ def test_a_plain_iterable_needs_no_torch() -> None:
 
 
 def test_a_profile_is_plain_data() -> None:
-    told = json.loads(json.dumps(loader_throughput([[1, 2]] * 5).described()))
-    assert told["samples"] == 8
-    assert told["ceiling"]["samples_per_second"] is None
+    fields = json.loads(json.dumps(loader_throughput([[1, 2]] * 5).described()))
+    assert fields["samples"] == 8
+    assert fields["ceiling"]["samples_per_second"] is None
 
 
 def test_wrong_limits_are_named() -> None:

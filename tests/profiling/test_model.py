@@ -62,10 +62,10 @@ def test_latency_and_throughput_follow_the_clock() -> None:
     profile = ModelProfiler(Slow(), torch.ones(2, 3), repeats=Repeats(20, 2), clock=lambda: now[0]).profile(
         batch_sizes=(1, 10)
     )
-    one, ten = profile.batches
-    assert (one.latency.count, one.latency.p99_seconds) == (20, pytest.approx(0.001))
+    single, ten = profile.batches
+    assert (single.latency.count, single.latency.p99_seconds) == (20, pytest.approx(0.001))
     assert ten.latency.mean_seconds == pytest.approx(0.010)
-    assert (one.samples_per_second, ten.samples_per_second) == pytest.approx((1000, 1000))
+    assert (single.samples_per_second, ten.samples_per_second) == pytest.approx((1000, 1000))
     assert profile.consistency.latency_variation_ratio == pytest.approx(0, abs=1e-9)
 
 
@@ -75,7 +75,7 @@ def test_the_model_is_left_as_it_was() -> None:
     model[1].eval()
     model[0].weight.requires_grad_(False)
     before = copy.deepcopy(model.state_dict())
-    flags = [one.requires_grad for one in model.parameters()]
+    flags = [parameter.requires_grad for parameter in model.parameters()]
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -83,8 +83,8 @@ def test_the_model_is_left_as_it_was() -> None:
     assert torch.equal(torch.rand(3), expected), "the user's random numbers go on as if nothing had been"
     assert [part.training for part in model] == [True, False, True]
     assert model.training
-    assert [one.requires_grad for one in model.parameters()] == flags
-    assert all(one.grad is None for one in model.parameters())
+    assert [parameter.requires_grad for parameter in model.parameters()] == flags
+    assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
     assert torch.is_grad_enabled()
@@ -125,20 +125,20 @@ class TwoInputs(torch.nn.Module):
 )
 def test_examples_are_arguments_by_place_or_by_name(example: object) -> None:
     profile = ModelProfiler(TwoInputs(), example, repeats=FEW).profile(batch_sizes=(1, 5))
-    assert [one.batch_size for one in profile.batches] == [1, 5]
+    assert [batch.batch_size for batch in profile.batches] == [1, 5]
     assert profile.flops.per_sample == 0
 
 
 def test_rows_of_the_example_are_repeated_to_make_a_batch() -> None:
-    seen: list[list[int]] = []
+    shapes: list[list[int]] = []
 
     class Watching(torch.nn.Module):
         def forward(self, x):
-            seen.append(x[:, 0].tolist())
+            shapes.append(x[:, 0].tolist())
             return x
 
     ModelProfiler(Watching(), torch.tensor([[1], [2], [3]]), repeats=FEW).at(7)
-    assert seen[0] == [1, 2, 3, 1, 2, 3, 1]
+    assert shapes[0] == [1, 2, 3, 1, 2, 3, 1]
 
 
 def test_a_batch_that_does_not_fit_is_reported_with_the_reason_and_others_are_measured() -> None:
@@ -149,15 +149,15 @@ def test_a_batch_that_does_not_fit_is_reported_with_the_reason_and_others_are_me
             return x
 
     profile = ModelProfiler(Hungry(), torch.ones(1, 3), repeats=FEW).profile(batch_sizes=(8, 16))
-    assert [one.batch_size for one in profile.batches] == [8]
+    assert [batch.batch_size for batch in profile.batches] == [8]
     assert profile.failed == {16: "CUDA out of memory. Tried to allocate 80 GiB"}
 
 
 def test_with_another_profiler_in_use_only_the_peak_is_unknown() -> None:
     with torch.profiler.profile():
-        found = ModelProfiler(network(), input_shape=(256,), repeats=FEW).at(2)
-    assert found.peak_tensor_bytes is None
-    assert found.latency.count == 5
+        batch = ModelProfiler(network(), input_shape=(256,), repeats=FEW).at(2)
+    assert batch.peak_tensor_bytes is None
+    assert batch.latency.count == 5
 
 
 def test_the_peak_follows_what_is_taken_and_given_back_on_one_side() -> None:
@@ -177,10 +177,10 @@ def test_the_peak_follows_what_is_taken_and_given_back_on_one_side() -> None:
 
 def test_a_profile_is_plain_data() -> None:
     profile = ModelProfiler(network(), input_shape=(256,), repeats=FEW).profile(batch_sizes=(1,))
-    told = json.loads(json.dumps(profile.described()))
-    assert told["device"] == "cpu"
-    assert told["batches"][0]["latency"]["count"] == 5
-    assert "up to 5 timed passes" in told["method"]
+    fields = json.loads(json.dumps(profile.described()))
+    assert fields["device"] == "cpu"
+    assert fields["batches"][0]["latency"]["count"] == 5
+    assert "up to 5 timed passes" in fields["method"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ def test_memory_belongs_to_the_innermost_operator_that_took_it() -> None:
         ],
     )
     taken = {
-        one.name: one.memory_bytes for one in host_operations(operator_calls(timeline), 10, with_memory=True)
+        operation.name: operation.memory_bytes
+        for operation in host_operations(operator_calls(timeline), 10, with_memory=True)
     }
     assert taken == {"outer": 300, "inner": 1000}
 
@@ -93,7 +94,7 @@ def test_the_place_of_a_call_is_the_users_function_not_torchs_or_pythons() -> No
             Span(OTHER, 40, 65, "elsewhere.py(1): run"),
         ],
     )
-    places = {one.name: one.place for one in ranked(timeline)}
+    places = {operation.name: operation.place for operation in ranked(timeline)}
     assert places == {"mm": "project/steps.py(12): train_step", "add": "train.py(3): <module>"}
 
 
@@ -107,7 +108,7 @@ def test_device_time_goes_to_the_operator_that_began_it() -> None:
     first, second = device_operations(device, operators, top=10)
     assert (first.name, first.calls, first.share_ratio) == ("aten::mm", 2, 0.8)
     assert second.name == "Memset (Device)"
-    assert [one.name for one in kernels(device, top=10)] == ["sm90_gemm", "Memset (Device)"]
+    assert [kernel.name for kernel in kernels(device, top=10)] == ["sm90_gemm", "Memset (Device)"]
 
 
 def test_functions_in_progress_when_a_window_begins_are_part_of_it() -> None:

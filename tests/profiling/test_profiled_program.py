@@ -40,12 +40,12 @@ ENDINGS = {
 @pytest.fixture
 def both(tmp_path: Path) -> Callable[..., tuple[subprocess.CompletedProcess[str], ...]]:
     """Runs words behind `python`, once as they are and once with a window that never comes."""
-    wanted = json.dumps({**LONG_AFTER, "base": str(tmp_path / "out" / "x")})
+    settings = json.dumps({**LONG_AFTER, "base": str(tmp_path / "out" / "x")})
 
     def run(*words: str) -> tuple[subprocess.CompletedProcess[str], ...]:
         commands = (
             [sys.executable, *words],
-            [sys.executable, "-m", "stepscope.profiling.profiled_program", wanted, *words],
+            [sys.executable, "-m", "stepscope.profiling.profiled_program", settings, *words],
         )
         return tuple(
             subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -55,8 +55,8 @@ def both(tmp_path: Path) -> Callable[..., tuple[subprocess.CompletedProcess[str]
     return run
 
 
-def same(one: subprocess.CompletedProcess[str], other: subprocess.CompletedProcess[str]) -> None:
-    assert (other.returncode, other.stdout, other.stderr) == (one.returncode, one.stdout, one.stderr)
+def same(first: subprocess.CompletedProcess[str], other: subprocess.CompletedProcess[str]) -> None:
+    assert (other.returncode, other.stdout, other.stderr) == (first.returncode, first.stdout, first.stderr)
 
 
 @pytest.mark.parametrize("code", ENDINGS.values(), ids=list(ENDINGS))

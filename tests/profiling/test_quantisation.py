@@ -28,29 +28,29 @@ def classifier():
 
 def test_int8_is_about_a_quarter_and_half_floats_half_the_size() -> None:
     impact = quantisation_impact(classifier(), torch.randn(32, 128), repeats=FEW)
-    by_name = {one.name: one for one in impact.variants}
-    assert [one.reason for one in impact.variants] == [None, None, None]
+    by_name = {variant.name: variant for variant in impact.variants}
+    assert [variant.reason for variant in impact.variants] == [None, None, None]
     assert 0.2 < by_name["dynamic_int8"].size_ratio < 0.35
     assert 0.45 < by_name["float16"].size_ratio < 0.6
     assert 0.45 < by_name["bfloat16"].size_ratio < 0.6
     assert impact.original.size_bytes > 4 * (128 * 256 + 256 * 10)
     assert (impact.samples, impact.device) == (32, "cpu")
-    for one in impact.variants:
-        assert one.latency.count == 4
-        assert one.speedup_ratio > 0
-        assert one.is_consistent
-        assert one.method
+    for variant in impact.variants:
+        assert variant.latency.count == 4
+        assert variant.speedup_ratio > 0
+        assert variant.is_consistent
+        assert variant.method
 
 
 def test_answers_move_a_little_and_the_more_the_coarser_the_numbers() -> None:
     impact = quantisation_impact(classifier(), torch.randn(64, 128), repeats=FEW)
-    by_name = {one.name: one.difference for one in impact.variants}
+    by_name = {variant.name: variant.difference for variant in impact.variants}
     assert 0 < by_name["float16"].relative_l2_ratio < by_name["bfloat16"].relative_l2_ratio < 0.05
     assert 0 < by_name["dynamic_int8"].max_abs < 0.5
-    for found in by_name.values():
-        assert found.cosine_similarity > 0.99
-        assert found.top1_agreement_ratio > 0.8
-        assert (found.nonfinite, found.values) == (0, 640)
+    for error in by_name.values():
+        assert error.cosine_similarity > 0.99
+        assert error.top1_agreement_ratio > 0.8
+        assert (error.nonfinite, error.values) == (0, 640)
 
 
 def test_the_model_itself_is_not_altered() -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_run_is_reported_with_the_reason() -> None:
             return x * self.weight
 
     impact = quantisation_impact(OnlyFloat32(), torch.ones(2, 3), repeats=FEW)
-    reasons = {one.name: one.reason for one in impact.variants}
+    reasons = {variant.name: variant.reason for variant in impact.variants}
     assert reasons == {
         "dynamic_int8": "the model has no linear or recurrent layer",
         "float16": "no kernel for torch.float16",
@@ -129,14 +129,14 @@ def test_the_saved_size_is_that_of_the_file_torch_writes(tmp_path) -> None:
 
 
 def test_the_difference_of_two_answers_can_be_worked_out_by_hand() -> None:
-    wanted = torch.tensor([[3.0, 4.0], [0.0, 1.0]])
+    exact = torch.tensor([[3.0, 4.0], [0.0, 1.0]])
     got = torch.tensor([[3.0, 4.5], [2.0, 1.0]])
-    found = difference(torch, wanted, got)
-    assert found is not None
-    assert found.max_abs == 2.0
-    assert found.relative_l2_ratio == pytest.approx((0.25 + 4) ** 0.5 / 26**0.5)
-    assert found.cosine_similarity == pytest.approx((9 + 18 + 1) / (26**0.5 * (9 + 20.25 + 4 + 1) ** 0.5))
-    assert found.top1_agreement_ratio == 0.5
+    error = difference(torch, exact, got)
+    assert error is not None
+    assert error.max_abs == 2.0
+    assert error.relative_l2_ratio == pytest.approx((0.25 + 4) ** 0.5 / 26**0.5)
+    assert error.cosine_similarity == pytest.approx((9 + 18 + 1) / (26**0.5 * (9 + 20.25 + 4 + 1) ** 0.5))
+    assert error.top1_agreement_ratio == 0.5
 
 
 def test_answers_of_another_shape_are_not_compared() -> None:

@@ -11,7 +11,7 @@ from stepscope.profiling.model.timings import Repeats, repeated, timings_of
 
 
 class PlayedClock:
-    """Stands still but for what it is told to let pass."""
+    """A clock that a test moves forward."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,17 +30,17 @@ class PlayedClock:
 
 
 def test_percentiles_mean_and_variation_are_those_of_the_measurements() -> None:
-    found = timings_of([float(value) for value in range(1, 101)])
-    assert (found.count, found.mean_seconds, found.p50_seconds) == (100, 50.5, 50.5)
-    assert (found.p95_seconds, found.p99_seconds) == pytest.approx((95.05, 99.01))
-    assert (found.min_seconds, found.max_seconds) == (1.0, 100.0)
-    assert found.variation_ratio == pytest.approx(28.866 / 50.5, rel=1e-3)
+    timings = timings_of([float(value) for value in range(1, 101)])
+    assert (timings.count, timings.mean_seconds, timings.p50_seconds) == (100, 50.5, 50.5)
+    assert (timings.p95_seconds, timings.p99_seconds) == pytest.approx((95.05, 99.01))
+    assert (timings.min_seconds, timings.max_seconds) == (1.0, 100.0)
+    assert timings.variation_ratio == pytest.approx(28.866 / 50.5, rel=1e-3)
 
 
 def test_a_single_measurement_is_all_percentiles() -> None:
-    found = timings_of([0.25])
-    assert found.p50_seconds == found.p99_seconds == found.mean_seconds == 0.25
-    assert found.variation_ratio == 0
+    timings = timings_of([0.25])
+    assert timings.p50_seconds == timings.p99_seconds == timings.mean_seconds == 0.25
+    assert timings.variation_ratio == 0
 
 
 def test_the_warm_up_is_run_and_not_counted() -> None:

@@ -83,7 +83,7 @@ def test_a_loop_that_waits_for_its_loader_is_called_so() -> None:
 
 
 def product(profile):
-    return next(one for one in profile.operations if one.name == "aten::mm")
+    return next(operation for operation in profile.operations if operation.name == "aten::mm")
 
 
 def test_shapes_places_and_memory_are_recorded_where_wanted() -> None:
@@ -121,7 +121,7 @@ def test_a_real_training_step_includes_its_backward_pass() -> None:
         model(torch.ones(32, 64)).sum().backward()
         optimizer.step()
 
-    names = {one.name for one in profiled(step).operations}
+    names = {operation.name for operation in profiled(step).operations}
     assert {"aten::addmm", "aten::mm"} <= names
 
 
@@ -157,15 +157,15 @@ def test_each_chosen_epoch_and_step_has_one_window() -> None:
         for step in range(10):
             torch.ones(2) + 1
             window.step(epoch, epoch * 10 + step)
-    found = [(one.epoch, one.after_step, one.steps) for one in window.profiles]
-    assert found == [(1, 11, 2), (2, 26, 2), (3, 31, 2)]
+    windows = [(profile.epoch, profile.after_step, profile.steps) for profile in window.profiles]
+    assert windows == [(1, 11, 2), (2, 26, 2), (3, 31, 2)]
 
 
 def test_a_chosen_step_that_is_skipped_over_is_taken_at_the_next_call() -> None:
     window = ProfilerWindow(epochs=(), steps=(25,), active=1, warmup=0, options=NO_FILES)
     for step in range(0, 100, 10):
         window.step(0, step)
-    assert [one.after_step for one in window.profiles] == [30]
+    assert [profile.after_step for profile in window.profiles] == [30]
 
 
 def test_a_resumed_training_does_not_profile_steps_that_are_long_past() -> None:
@@ -179,7 +179,7 @@ def test_a_window_waits_before_it_warms_up() -> None:
     options = WindowOptions(wait=3, write_files=False)
     window = ProfilerWindow(epochs=(0,), active=1, warmup=2, options=options)
     run(window, lambda: None, steps=10)
-    assert [one.after_step for one in window.profiles] == [5]
+    assert [profile.after_step for profile in window.profiles] == [5]
 
 
 def test_a_window_ends_with_its_epoch_without_the_time_between_epochs() -> None:
@@ -251,11 +251,11 @@ def test_a_folder_that_cannot_be_written_costs_the_files_not_the_figures(
 
 
 def test_the_callback_receives_each_profile() -> None:
-    told: list[object] = []
-    options = WindowOptions(write_files=False, told=told.append)
+    received: list[object] = []
+    options = WindowOptions(write_files=False, told=received.append)
     window = ProfilerWindow(epochs=(0,), active=1, warmup=0, options=options)
     run(window, lambda: None, steps=3)
-    assert told == list(window.profiles)
+    assert received == list(window.profiles)
 
 
 def test_recording_leaves_the_environment_as_it_was() -> None:

@@ -38,7 +38,7 @@ def test_a_window_reaches_until_the_device_is_done_with_what_it_was_given() -> N
 def test_a_step_that_does_not_count_takes_its_operations_along() -> None:
     timeline = Timeline([Span(MAIN, 0, 100, "train"), Span(MAIN, 100, 900, "validate")], steps(0, 100, 1000))
     profile = window_profile(timeline, Place(0, 0, steps=1), top=5)
-    assert [one.name for one in profile.operations] == ["train"]
+    assert [operation.name for operation in profile.operations] == ["train"]
     assert profile.window_seconds == pytest.approx(100e-9)
 
 
@@ -54,8 +54,8 @@ def test_without_a_step_there_is_nothing_to_judge() -> None:
 
 def test_a_profile_is_plain_data_with_method_and_count() -> None:
     timeline = Timeline([Span(MAIN, 0, 50, "aten::mm")], steps(0, 100))
-    told = json.loads(json.dumps(window_profile(timeline, Place(2, 7, 1), top=5).described()))
-    assert (told["epoch"], told["after_step"], told["steps"], told["events"]) == (2, 7, 1, 2)
-    assert told["method"].startswith("torch.profiler")
-    assert told["operations"][0]["name"] == "aten::mm"
-    assert told["trace"] is None
+    fields = json.loads(json.dumps(window_profile(timeline, Place(2, 7, 1), top=5).described()))
+    assert (fields["epoch"], fields["after_step"], fields["steps"], fields["events"]) == (2, 7, 1, 2)
+    assert fields["method"].startswith("torch.profiler")
+    assert fields["operations"][0]["name"] == "aten::mm"
+    assert fields["trace"] is None

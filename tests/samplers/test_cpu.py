@@ -138,8 +138,8 @@ def test_clocks_are_read_now_and_then(tmp_path: Path, proc: Path) -> None:
     cpu = CpuSampler(_proc=proc, _sys=tmp_path, _now=clock)
     folder = "devices/system/cpu/cpufreq/policy0"
     write(tmp_path, {f"{folder}/scaling_cur_freq": "1000000", f"{folder}/cpuinfo_max_freq": "4000000"})
-    seen = []
+    clocks = []
     for _ in range(6):
-        seen.append(values_of(cpu.sample([])))
+        clocks.append(values_of(cpu.sample([])))
         clock.now += 1
-    assert seen == [{"cpu/frequency_hertz": 1e9, "cpu/frequency_ratio": 0.25}, {}, {}, {}, {}, seen[0]]
+    assert clocks == [{"cpu/frequency_hertz": 1e9, "cpu/frequency_ratio": 0.25}, {}, {}, {}, {}, clocks[0]]

@@ -61,7 +61,7 @@ def test_the_samplers_of_the_host_see_something_on_this_machine() -> None:
 
 
 def test_no_two_samplers_read_the_same_figure() -> None:
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name in NAMES:
         for metric in plugins.load("samplers", name, Sampler).metrics:  # type: ignore[type-abstract]
-            assert seen.setdefault(metric.key, name) == name, metric.key
+            assert owners.setdefault(metric.key, name) == name, metric.key

@@ -118,11 +118,11 @@ def test_room_is_looked_at_now_and_then(proc: Path) -> None:
     clock = HandClock()
     write(proc, {"self/mountinfo": f"1 1 0:1 / {proc.parent} rw - ext4 /dev/sda rw\n"})
     sampler = disk(proc, clock, _folder=proc.parent)
-    seen = []
+    readings = []
     for _ in range(3):
-        seen.append(len(list(sampler.sample([]))))
+        readings.append(len(list(sampler.sample([]))))
         clock.now += 5
-    assert seen == [1, 0, 1]
+    assert readings == [1, 0, 1]
 
 
 def test_one_path_in_place_of_a_list_is_refused_with_what_to_write() -> None:

@@ -106,8 +106,8 @@ def test_every_key_is_declared_with_a_sentence_and_every_figure_has_a_key():
     assert set(DESCRIPTIONS) == FIGURES - {"throttle_reasons", "processes"}
     gpus = [ScriptedGpu(h200(index), working(h200(index), pid=10), now=HandClock()) for index in range(2)]
     readings = sampler_of(Host(*gpus)).sample([RANK])
-    seen = {key for sample in kinds_in(readings, Sample) for key in sample.values}
-    assert seen <= declared.keys()
+    keys = {key for sample in kinds_in(readings, Sample) for key in sample.values}
+    assert keys <= declared.keys()
     assert all(
         math.isfinite(value) for sample in kinds_in(readings, Sample) for value in sample.values.values()
     )

@@ -82,14 +82,14 @@ def test_bytes_over_infiniband_are_counted_by_the_port_alone(tmp_path: Path, pro
 def test_packets_and_failures_of_a_port_are_asked_for_now_and_then(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     network = NetworkSampler(_proc=proc, _sys=tmp_path, _now=clock)
-    seen = []
+    readings = []
     for look in range(3):
         write(tmp_path, port(look * 1000, failures=look))
-        seen.append(values_of(network.sample([]), "mlx5_0:1"))
+        readings.append(values_of(network.sample([]), "mlx5_0:1"))
         clock.now += 5
-    assert "network/link_failures_total" not in seen[1]
-    assert seen[2]["network/link_failures_total"] == 2
-    assert seen[2]["network/received_packets_per_second"] == 200.0
+    assert "network/link_failures_total" not in readings[1]
+    assert readings[2]["network/link_failures_total"] == 2
+    assert readings[2]["network/received_packets_per_second"] == 200.0
 
 
 def test_devices_are_introduced_once(tmp_path: Path, proc: Path) -> None:

@@ -159,11 +159,11 @@ def test_open_files_are_counted_now_and_then(tmp_path: Path) -> None:
     processes = sampler(tmp_path, clock)
     process(tmp_path, 10)
     write(tmp_path, {"10/fd/0": "", "10/fd/1": ""})
-    seen = []
+    counts = []
     for _ in range(3):
-        seen.append(values_of(processes.sample([watched(10)]), owner=watched(10)).get("process/open_files"))
+        counts.append(values_of(processes.sample([watched(10)]), owner=watched(10)).get("process/open_files"))
         clock.now += 5
-    assert seen == [2, None, 2]
+    assert counts == [2, None, 2]
 
 
 def test_a_process_that_is_gone_is_silent(tmp_path: Path) -> None:
@@ -204,14 +204,14 @@ def test_two_real_workers_are_seen_at_work_in_each_epoch(
     training = start(LOADER, stdin=subprocess.PIPE)
     assert training.stdin is not None
     assert training.stdout is not None
-    one = Watched("a-run", "seg1", 0, training.pid, "rank")
+    process = Watched("a-run", "seg1", 0, training.pid, "rank")
     processes = ProcessesSampler()
     devices: set[str] = set()
     for _ in range(2):
         at_work: set[str] = set()
 
         def is_at_work(at_work: set[str] = at_work) -> bool:
-            samples = list(processes.sample([one]))
+            samples = list(processes.sample([process]))
             devices.update(sample.device for sample in samples)
             at_work |= {sample.device for sample in samples if sample.values.get("process/cpu_ratio", 0) > 0}
             return at_work == {"", "loader-0", "loader-1"}
@@ -220,11 +220,11 @@ def test_two_real_workers_are_seen_at_work_in_each_epoch(
         training.stdin.write("next\n")
         training.stdin.flush()
     assert training.stdout.readline() == "done\n"
-    until(lambda: {sample.device for sample in processes.sample([one])} == {""})
+    until(lambda: {sample.device for sample in processes.sample([process])} == {""})
     assert devices == {"", "loader-0", "loader-1"}
     training.kill()
     training.wait()
-    assert list(processes.sample([one])) == []
+    assert list(processes.sample([process])) == []
 
 
 def test_a_real_training_is_sampled_without_the_agent_it_started(start: Script) -> None:
@@ -244,8 +244,8 @@ def test_a_real_training_is_sampled_without_the_agent_it_started(start: Script) 
     assert training.stdout is not None
     agent = int(training.stdout.readline())
     assert process_state(agent) is not None
-    one = Watched("a-run", "seg1", 0, training.pid, "rank")
-    values = values_of(ProcessesSampler().sample([one]), owner=one)
+    process = Watched("a-run", "seg1", 0, training.pid, "rank")
+    values = values_of(ProcessesSampler().sample([process]), owner=process)
     assert values["tree/processes"] == 1
     assert values["process/rss_bytes"] == values["tree/rss_bytes"] > 0
     training.communicate("end\n", timeout=120)

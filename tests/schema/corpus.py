@@ -109,15 +109,15 @@ def secrets() -> dict[str, tuple[str, str]]:
         "words for a key": f"API key: {word}",
         "keyword argument": f"connect(host='h', password=b'{word}', port=1)",
     }
-    found = {name: (f"value {text} seen", text) for name, text in plain.items()}
-    found |= {name: (text, word) for name, text in around.items() if word in text}
+    corpus = {name: (f"value {text} seen", text) for name, text in plain.items()}
+    corpus |= {name: (text, word) for name, text in around.items() if word in text}
     name = "W&B key under its name"
-    found[name] = (around[name], around[name].partition("=")[2])
-    found["basic header"] = (around["basic header"], _base64(f"ada:{word}"))
+    corpus[name] = (around[name], around[name].partition("=")[2])
+    corpus["basic header"] = (around["basic header"], _base64(f"ada:{word}"))
     for kind in ("RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY"):
         text, body = _pem(kind)
-        found[kind] = (f"before {text} after", body[:60])
-    return found
+        corpus[kind] = (f"before {text} after", body[:60])
+    return corpus
 
 
 INNOCENT = [

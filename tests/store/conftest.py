@@ -7,7 +7,7 @@ import pytest
 
 from stepscope.store.base import Store
 from tests.store.kinds import KINDS
-from tests.store.telling import process
+from tests.store.run_samples import process
 
 
 @pytest.fixture(params=KINDS)

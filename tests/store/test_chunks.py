@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from stepscope.store.chunks import pack_floats, pack_ints, unpack_floats, unpack_ints
-from tests.store.telling import bits
+from tests.store.run_samples import bits
 
 lengths = st.integers(0, 700)
 any_ints = npst.arrays(np.int64, lengths, elements=st.integers(-(2**63), 2**63 - 1))

@@ -15,7 +15,7 @@ from stepscope.errors import NotFound, StoreError, StoreUnavailable
 from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteReader, SqliteStore, tables
 from tests.golden import make
-from tests.store.telling import append, bits, points, process, seal
+from tests.store.run_samples import append, bits, points, process, seal
 
 RUN = make.RUN
 SOUND = make.STORE.read_bytes()
@@ -251,11 +251,11 @@ def test_a_flipped_bit_in_packed_values_is_noticed(tmp_path):
         path.write_bytes(damaged)
         try:
             reader = SqliteReader(path)
-            found = points(reader).values
+            read = points(reader).values
         except StoreError:
             noticed += 1
         else:
-            assert bits(found) == bits(values)
+            assert bits(read) == bits(values)
     assert noticed > 20
 
 

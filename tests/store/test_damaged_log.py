@@ -16,7 +16,7 @@ import stepscope
 from stepscope.cli.main import main
 from stepscope.errors import StoreError
 from stepscope.store.sqlite import SqliteReader, SqliteStore, log_check
-from tests.store.telling import process
+from tests.store.run_samples import process
 from tests.store.test_flipped_bytes import asked_of, fill
 
 

@@ -11,12 +11,12 @@ import pytest
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
 from stepscope.store.base import Reader, Store
-from tests.store.telling import (
+from tests.store.run_samples import (
     BEGUN_NS,
     NS,
     RUN,
     append,
-    assert_tells,
+    assert_buckets_match,
     bits,
     points,
     process,
@@ -106,10 +106,10 @@ class TestPoints:
         moments = BEGUN_NS + np.array([1, 3, 3, 10**15, 10**15 + 1])
         append(store, {"loss": [1, 2, 3, 4, 5]}, steps, moments)
         for _ in range(2):
-            found = points(store)
-            assert found.steps.tolist() == steps
-            assert found.times_ns.tolist() == moments.tolist()
-            assert found.times.tolist() == (moments / 1e9).tolist()
+            series = points(store)
+            assert series.steps.tolist() == steps
+            assert series.times_ns.tolist() == moments.tolist()
+            assert series.times.tolist() == (moments / 1e9).tolist()
             seal(store)
 
     def test_steps_that_repeat_go_back_or_leave_gaps_are_all_kept_in_order(self, store):
@@ -168,13 +168,13 @@ class TestPoints:
         ]
         for value, place in enumerate(places):
             append(store, {"loss": [value]}, of=place)
-        found = [
+        values = [
             points(
                 store, segment=place.segment, rank=place.rank, host=place.host, device=place.device
             ).values.tolist()
             for place in places
         ]
-        assert found == [[0], [1], [2], [3], [4]]
+        assert values == [[0], [1], [2], [3], [4]]
         assert sorted(points(store).values.tolist()) == [0, 1, 2, 3, 4]
 
     def test_segments_follow_one_another_whatever_their_clocks_say(self, store):
@@ -215,11 +215,11 @@ class TestKeys:
     def test_pages_put_together_are_all_keys_in_alphabetical_order(self, store):
         names = ["", "Z", "a", "a/b", "é", "ключ", "😀"]
         append(store, {name: [1] for name in reversed(names)})
-        found: list[str] = []
-        while page := store.keys(RUN, limit=2, after=found[-1] if found else None):
+        keys: list[str] = []
+        while page := store.keys(RUN, limit=2, after=keys[-1] if keys else None):
             assert len(page) <= 2
-            found += [known.key for known in page]
-        assert found == names == [known.key for known in store.keys(RUN)]
+            keys += [known.key for known in page]
+        assert keys == names == [known.key for known in store.keys(RUN)]
 
     def test_a_limit_of_nothing_gives_nothing(self, store):
         append(store, {"loss": [1]})
@@ -284,7 +284,7 @@ class TestBuckets:
             assert set(buckets.count.tolist()) == {4}
             begin = BEGUN_NS // NS + 3
             part = store.buckets(Selection(RUN, "watts"), 4, begin, begin + 9)
-            assert_tells(part, read_ns // NS, values, 4, begin, begin + 9)
+            assert_buckets_match(part, read_ns // NS, values, 4, begin, begin + 9)
             seal(store)
 
     def test_one_name_on_both_axes_keeps_every_point(self, store):
@@ -389,7 +389,7 @@ class TestReopening:
         third = reopen()
         assert points(third).values.tolist() == list(range(9000))
         buckets = third.buckets(Selection(RUN, "loss"), 100)
-        assert_tells(buckets, np.arange(9000), np.arange(9000.0), 100, 0, 8999)
+        assert_buckets_match(buckets, np.arange(9000), np.arange(9000.0), 100, 0, 8999)
 
     def test_a_process_that_ended_before_the_store_was_reopened_is_packed_all_the_same(self, store, reopen):
         values = np.ones(4000)
@@ -466,10 +466,10 @@ class TestReadingWhileWriting:
         writer = threading.Thread(target=write)
         writer.start()
         sizes = {0}
-        while len(found := points(reader)) < rounds * 200 and not failed:
-            sizes.add(len(found))
-            assert found.values.tolist() == list(range(len(found)))
-            if len(found):
+        while len(series := points(reader)) < rounds * 200 and not failed:
+            sizes.add(len(series))
+            assert series.values.tolist() == list(range(len(series)))
+            if len(series):
                 assert store_count(reader) % 200 == 0
         writer.join()
         reader.close()
@@ -488,7 +488,7 @@ class TestReadingWhileWriting:
 
     def test_another_process_reads_what_this_one_writes(self, kind, store, tmp_path, run_script):
         append(store, {"loss": [1.5, 2.5]})
-        seen = run_script(
+        printed = run_script(
             """
             import sys
             from pathlib import Path
@@ -500,7 +500,7 @@ class TestReadingWhileWriting:
             tmp_path,
             environment={"PYTHONPATH": str(Path(__file__).parents[2])},
         )
-        assert (seen.stdout, seen.stderr) == ("[1.5, 2.5]\n", "")
+        assert (printed.stdout, printed.stderr) == ("[1.5, 2.5]\n", "")
 
     def test_readers_in_several_threads_do_not_disturb_each_other(self, kind, store, tmp_path):
         values = np.random.default_rng(7).standard_normal((30_000, 2))

@@ -20,7 +20,7 @@ from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.base import OpenAlert
 from stepscope.store.sqlite import SqliteReader, SqliteStore
-from tests.store.telling import process
+from tests.store.run_samples import process
 
 RUNS = {"one": 5000, "two": 300, "three": 20}
 """Runs and how many rows each has: sealed and loose, loose alone, hardly any."""
@@ -56,19 +56,19 @@ def answers(runs: Runs) -> dict[str, Callable[[], object]]:
     """All that is asked of a store, each to be asked on its own."""
 
     def points(run: Run, key: str, **labels: int) -> object:
-        found = run.series(key, **labels)
-        return found.steps.tobytes(), found.times_ns.tobytes(), found.values.tobytes()
+        series = run.series(key, **labels)
+        return series.steps.tobytes(), series.times_ns.tobytes(), series.values.tobytes()
 
     def buckets(run: Run, key: str, **bounds: int) -> object:
-        found = run.buckets(key, 50, **bounds)
-        return found.starts.tobytes(), found.count.tobytes(), found.minimum.tobytes(), found.last.tobytes()
+        drawn = run.buckets(key, 50, **bounds)
+        return drawn.starts.tobytes(), drawn.count.tobytes(), drawn.minimum.tobytes(), drawn.last.tobytes()
 
     asked: dict[str, Callable[[], object]] = {"runs": lambda: [run.info for run in runs.runs()]}
     questions: dict[str, Callable[[Run], object]] = {
         "info": lambda run: run.info,
         "keys": lambda run: run.keys(),
         "newest": lambda run: {
-            source: {key: found.values.tobytes() for key, found in series.items()}
+            source: {key: points.values.tobytes() for key, points in series.items()}
             for source, series in runs._reader.newest(run.id, "a1", ["loss", "lr"], 10).items()
         },
         "counters": lambda run: runs._reader.counters(run.id),
@@ -102,18 +102,18 @@ def asked_of(path: Path) -> dict[str, object]:
         said.append(str(error))
         assert_names(said, path)
         return {}
-    found: dict[str, object] = {}
+    outcomes: dict[str, object] = {}
     try:
         for name, ask in answers(Runs(reader, path.parent)).items():
             try:
-                found[name] = ask()
+                outcomes[name] = ask()
             except StoreError as error:
                 said.append(str(error))
-                found[name] = "refused"
+                outcomes[name] = "refused"
     finally:
         reader.close()
     assert_names(said, path)
-    return found
+    return outcomes
 
 
 def assert_names(said: list[str], path: Path) -> None:
@@ -134,25 +134,25 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def right(sound: Path) -> dict[str, object]:
-    found = asked_of(sound)
-    assert "refused" not in found.values()
-    return found
+    answers = asked_of(sound)
+    assert "refused" not in answers.values()
+    return answers
 
 
 def pages_by_table(path: Path) -> list[list[int]]:
     """The pages of each table and index; all of them as one where SQLite does not say."""
     connection = sqlite3.connect(path)
-    found: dict[str, list[int]] = {}
+    pages_of: dict[str, list[int]] = {}
     try:
         for name, page in connection.execute("SELECT name, pageno FROM dbstat"):
-            found.setdefault(name, []).append(page)
+            pages_of.setdefault(name, []).append(page)
     except sqlite3.Error:
         return [list(range(1, path.stat().st_size // 4096 + 1))]
     finally:
         connection.close()
-    known = {page for pages in found.values() for page in pages}
+    known = {page for pages in pages_of.values() for page in pages}
     others = [page for page in range(1, path.stat().st_size // 4096 + 1) if page not in known]
-    return [*found.values(), others]
+    return [*pages_of.values(), others]
 
 
 def check_flips(seed: int, flips: int, sound: Path, right: dict[str, object], place: Path) -> int:
@@ -168,10 +168,10 @@ def check_flips(seed: int, flips: int, sound: Path, right: dict[str, object], pl
         for file in place.iterdir():
             file.unlink()
         damaged.write_bytes(flipped)
-        found = asked_of(damaged)
-        wrong = [name for name, answer in found.items() if answer not in ("refused", right[name])]
+        answers = asked_of(damaged)
+        wrong = [name for name, answer in answers.items() if answer not in ("refused", right[name])]
         assert not wrong, f"byte {at - page * 4096} of page {page + 1}: {wrong}"
-        refused += not found or "refused" in found.values()
+        refused += not answers or "refused" in answers.values()
     return refused
 
 
@@ -201,14 +201,14 @@ def test_two_swapped_pages_give_right_keys_and_summaries_or_a_clear_error(
     data, damaged = sound.read_bytes(), tmp_path / "store.sqlite"
     pages = range(1, len(data) // 4096)  # the first one has the tables' definitions
     refused = 0
-    for one, two in random.Random(1).sample(list(itertools.combinations(pages, 2)), 400):
+    for first, two in random.Random(1).sample(list(itertools.combinations(pages, 2)), 400):
         swapped = bytearray(data)
-        for at, other in ((one, two), (two, one)):
+        for at, other in ((first, two), (two, first)):
             swapped[at * 4096 : (at + 1) * 4096] = data[other * 4096 : (other + 1) * 4096]
         damaged.write_bytes(swapped)
         answers_now = asked_of(damaged)
         wrong = [name for name, answer in answers_now.items() if answer not in ("refused", right[name])]
-        assert not wrong, f"pages {one + 1} and {two + 1}: {wrong}"
+        assert not wrong, f"pages {first + 1} and {two + 1}: {wrong}"
         refused += not answers_now or "refused" in answers_now.values()
     assert refused > 100
 
@@ -265,9 +265,9 @@ def test_rows_that_are_gone_or_changed_are_missed(
         connection.execute(f"DROP TRIGGER {name}")  # damage counts nothing
     connection.execute(statement)
     connection.close()
-    found = asked_of(path)
-    assert "refused" in found.values()
-    assert all(answer in ("refused", right[name]) for name, answer in found.items())
+    answers = asked_of(path)
+    assert "refused" in answers.values()
+    assert all(answer in ("refused", right[name]) for name, answer in answers.items())
 
 
 def test_notices_of_a_deleted_run_are_no_damage(tmp_path: Path, sound: Path) -> None:

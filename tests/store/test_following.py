@@ -5,7 +5,7 @@ import pytest
 
 from stepscope.schema.record import Event
 from stepscope.schema.series import Selection
-from tests.store.telling import BEGUN_NS, RUN, append, bits, points, process, seal, source, times
+from tests.store.run_samples import BEGUN_NS, RUN, append, bits, points, process, seal, source, times
 
 
 def since(store, after, key="loss", **labels):
@@ -19,10 +19,10 @@ def test_points_since_are_the_end_of_all_points_wherever_it_begins(store, after)
     for begin in range(0, len(values), 700):
         some = values[begin : begin + 700]
         append(store, {"loss": some}, np.arange(begin, begin + len(some)), times(len(some), begin))
-    every, found = points(store), since(store, after)
-    assert bits(found.values) == bits(every.values[after:])
-    assert found.steps.tolist() == every.steps[after:].tolist()
-    assert found.times_ns.tolist() == every.times_ns[after:].tolist()
+    every, newer = points(store), since(store, after)
+    assert bits(newer.values) == bits(every.values[after:])
+    assert newer.steps.tolist() == every.steps[after:].tolist()
+    assert newer.times_ns.tolist() == every.times_ns[after:].tolist()
 
 
 def test_points_that_were_logged_late_stay_where_they_were_logged(store) -> None:
@@ -55,11 +55,11 @@ def test_a_series_without_points_and_one_that_is_not_there_have_nothing_new(stor
 def test_counters_say_how_far_each_series_has_come(store) -> None:
     append(store, {"loss": [1.0, 2.0], "accuracy": [0.1, 0.2]}, [7, 8])
     append(store, {"loss": [3.0]}, [9], times(1, 50), of=source(rank=1))
-    found = {
+    progress = {
         (counter.key, counter.source.rank): (counter.points, counter.last_step)
         for counter in store.counters(RUN)
     }
-    assert found == {("loss", 0): (2, 8), ("accuracy", 0): (2, 8), ("loss", 1): (1, 9)}
+    assert progress == {("loss", 0): (2, 8), ("accuracy", 0): (2, 8), ("loss", 1): (1, 9)}
 
 
 def test_reach_is_exact_also_where_it_is_sealed(store) -> None:

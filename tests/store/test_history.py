@@ -14,11 +14,11 @@ from stepscope.schema.series import Buckets, Selection
 from stepscope.store.base import Store
 from stepscope.store.sqlite import SqliteStore, history
 from stepscope.store.sqlite.sealing import BLOCK_ROWS
-from tests.store.telling import (
+from tests.store.run_samples import (
     NS,
     RUN,
     append,
-    assert_tells,
+    assert_buckets_match,
     bits,
     points,
     process,
@@ -109,33 +109,33 @@ def bounds(rng, steps):
     return [(None, None), (None, last), (first, None), (first, last), (low - 5, high + 5)][rng.integers(5)]
 
 
-def assert_agrees(store, steps, values, wanted, low, high):
-    buckets = store.buckets(LOSS, wanted, low, high)
+def assert_agrees(store, steps, values, limit, low, high):
+    buckets = store.buckets(LOSS, limit, low, high)
     everything = (-(2**70), 2**70)
-    assert_tells(
+    assert_buckets_match(
         buckets,
         steps,
         values,
-        wanted,
+        limit,
         everything[0] if low is None else low,
         everything[1] if high is None else high,
     )
 
 
-def check_batches(tmp_path_factory, walk, seed, sizes, wanted):
+def check_batches(tmp_path_factory, walk, seed, sizes, limit):
     rng = np.random.default_rng(seed)
     count = sum(sizes)
     steps, values = walk(rng, count).astype(np.int64), some_values(rng, count)
     with new_store(tmp_path_factory) as store:
         tell_in_batches(store, steps, values, sizes)
-        found = points(store)
-        assert found.steps.tolist() == steps.tolist()
-        assert found.times_ns.tolist() == times(count).tolist()
-        assert bits(found.values) == bits(values)
-        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
+        series = points(store)
+        assert series.steps.tolist() == steps.tolist()
+        assert series.times_ns.tolist() == times(count).tolist()
+        assert bits(series.values) == bits(values)
+        assert_agrees(store, steps, values, limit, *bounds(rng, steps))
 
 
-def check_short_blocks(tmp_path_factory, walk, seed, parts, wanted):
+def check_short_blocks(tmp_path_factory, walk, seed, parts, limit):
     """A process that ends and goes on makes short blocks: many of them make a tall pyramid."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 12, parts).tolist()
@@ -145,47 +145,47 @@ def check_short_blocks(tmp_path_factory, walk, seed, parts, wanted):
     with new_store(tmp_path_factory) as store:
         tell_in_batches(store, steps, values, sizes, sealed=sealed)
         assert bits(points(store).values) == bits(values)
-        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
-        assert_agrees(store, steps, values, wanted, None, None)
+        assert_agrees(store, steps, values, limit, *bounds(rng, steps))
+        assert_agrees(store, steps, values, limit, None, None)
 
 
 @pytest.mark.slow
 @ordinary
 @given(walks, seeds, batches, most)
-def test_points_and_buckets_of_any_batches_are_exact(tmp_path_factory, walk, seed, sizes, wanted):
-    check_batches(tmp_path_factory, walk, seed, sizes, wanted)
+def test_points_and_buckets_of_any_batches_are_exact(tmp_path_factory, walk, seed, sizes, limit):
+    check_batches(tmp_path_factory, walk, seed, sizes, limit)
 
 
 @pytest.mark.slow
 @ordinary
 @given(walks, seeds, st.integers(1, 40), most)
-def test_points_and_buckets_of_any_blocks_are_exact(tmp_path_factory, walk, seed, parts, wanted):
-    check_short_blocks(tmp_path_factory, walk, seed, parts, wanted)
+def test_points_and_buckets_of_any_blocks_are_exact(tmp_path_factory, walk, seed, parts, limit):
+    check_short_blocks(tmp_path_factory, walk, seed, parts, limit)
 
 
 @pytest.mark.slow
 @thorough
 @given(walks, seeds, batches, most)
 def test_points_and_buckets_of_any_batches_are_exact_in_a_long_search(
-    tmp_path_factory, walk, seed, sizes, wanted
+    tmp_path_factory, walk, seed, sizes, limit
 ):
-    check_batches(tmp_path_factory, walk, seed, sizes, wanted)
+    check_batches(tmp_path_factory, walk, seed, sizes, limit)
 
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, database=None)
 @given(walks, seeds, st.integers(1, 300), most)
 def test_points_and_buckets_of_any_blocks_are_exact_in_a_long_search(
-    tmp_path_factory, walk, seed, parts, wanted
+    tmp_path_factory, walk, seed, parts, limit
 ):
-    check_short_blocks(tmp_path_factory, walk, seed, parts, wanted)
+    check_short_blocks(tmp_path_factory, walk, seed, parts, limit)
 
 
 @pytest.mark.slow
 @ordinary
 @given(seeds, st.integers(2, 6), most)
 def test_a_series_spread_over_key_sets_ranks_and_segments_is_bucketed_as_one(
-    tmp_path_factory, seed, parts, wanted
+    tmp_path_factory, seed, parts, limit
 ):
     rng = np.random.default_rng(seed)
     steps, values = going_back(rng, 100 * parts), some_values(rng, 100 * parts)
@@ -197,7 +197,7 @@ def test_a_series_spread_over_key_sets_ranks_and_segments_is_bucketed_as_one(
             append(store, columns, steps[part], times(100, after=100 * at), place)
             if rng.random() < 0.5:
                 seal(store, place)
-        assert_agrees(store, steps, values, wanted, *bounds(rng, steps))
+        assert_agrees(store, steps, values, limit, *bounds(rng, steps))
 
 
 ROWS = 4096 * 16 * 16 + 4096 * 17 + 1000
@@ -216,7 +216,7 @@ def tall(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "low", "high"),
+    ("limit", "low", "high"),
     [
         (1, None, None),
         (70, None, None),
@@ -228,9 +228,9 @@ def tall(tmp_path_factory):
         (5000, 30, 300),
     ],
 )
-def test_a_million_points_are_thinned_at_every_zoom(tall, wanted, low, high):
+def test_a_million_points_are_thinned_at_every_zoom(tall, limit, low, high):
     store, steps, values = tall
-    buckets = store.buckets(LOSS, wanted, low, high)
+    buckets = store.buckets(LOSS, limit, low, high)
     first = 0 if low is None else low
     last = int(steps[-1]) if high is None else high
     width = buckets.width
@@ -238,7 +238,7 @@ def test_a_million_points_are_thinned_at_every_zoom(tall, wanted, low, high):
     x, members = steps[inside] // width, values[inside]
     edges = np.flatnonzero(np.r_[True, x[1:] != x[:-1]])
     finite = np.isfinite(members)
-    assert len(buckets) <= wanted
+    assert len(buckets) <= limit
     assert (buckets.starts == x[edges] * width).all()
     assert buckets.count.sum() == inside.sum()
     assert (buckets.count == np.diff(np.r_[edges, len(x)])).all()
@@ -253,42 +253,42 @@ def test_a_million_points_are_thinned_at_every_zoom(tall, wanted, low, high):
 def test_no_extreme_of_a_million_points_is_hidden(tall):
     store, _, values = tall
     finite = values[np.isfinite(values)]
-    for wanted in (1, 10, 1000):
-        buckets = store.buckets(LOSS, wanted)
+    for count in (1, 10, 1000):
+        buckets = store.buckets(LOSS, count)
         assert (buckets.minimum.min(), buckets.maximum.max()) == (finite.min(), finite.max())
         assert buckets.nonfinite.sum() == 3
 
 
 def test_a_million_points_come_back_bit_for_bit(tall):
     store, steps, values = tall
-    found = points(store)
-    assert (found.steps == steps).all()
-    assert (found.values.view(np.int64) == values.view(np.int64)).all()
-    assert (found.times_ns == times(ROWS)).all()
+    series = points(store)
+    assert (series.steps == steps).all()
+    assert (series.values.view(np.int64) == values.view(np.int64)).all()
+    assert (series.times_ns == times(ROWS)).all()
 
 
-def as_lists(found: Buckets, count: int | None = None) -> list[list[float]]:
-    exact = (found.starts, found.count, found.minimum, found.maximum, found.last, found.nonfinite)
-    return [column[:count].tolist() for column in (*exact, found.times)]
+def as_lists(buckets: Buckets, count: int | None = None) -> list[list[float]]:
+    exact = (buckets.starts, buckets.count, buckets.minimum, buckets.maximum, buckets.last, buckets.nonfinite)
+    return [column[:count].tolist() for column in (*exact, buckets.times)]
 
 
 def test_history_does_not_change_while_points_come_in(tmp_path_factory):
     rng = np.random.default_rng(13)
     steps, values = np.arange(30_000) * 2, rng.normal(size=30_000)
     sizes = [1500, 800, 1800, 4096, 5000, 1, 7000, 9803]
-    seen: dict[tuple[int, int], Buckets] = {}
+    before: dict[tuple[int, int], Buckets] = {}
     with new_store(tmp_path_factory) as store:
         begin = 0
         for size in sizes:
             part = slice(begin, begin + size)
             append(store, {"loss": values[part]}, steps[part], times(size, after=begin))
             begin += size
-            seen[begin, 0] = store.buckets(LOSS, 200)
+            before[begin, 0] = store.buckets(LOSS, 200)
             finished = store.buckets(LOSS, 100, 100, 2500)
-            seen.setdefault((0, 0), finished)
-            assert as_lists(finished) == as_lists(seen[0, 0])
-            np.testing.assert_allclose(finished.mean, seen[0, 0].mean, rtol=1e-12)
-    live = [found for key, found in seen.items() if key[0]]
+            before.setdefault((0, 0), finished)
+            assert as_lists(finished) == as_lists(before[0, 0])
+            np.testing.assert_allclose(finished.mean, before[0, 0].mean, rtol=1e-12)
+    live = [buckets for key, buckets in before.items() if key[0]]
     for earlier, later in itertools.pairwise(live):
         if earlier.width == later.width:
             done = len(earlier) - 1
@@ -326,8 +326,8 @@ def test_seconds_are_walked_like_steps(tmp_path_factory):
     place = source(device="gpu0", axis="seconds")
     with new_store(tmp_path_factory) as store:
         append(store, {"loss": values}, np.zeros(20_000), moments, place)
-        for wanted in (1, 300, 19_000):
-            assert_agrees(store, moments // NS, values, wanted, None, None)
+        for count in (1, 300, 19_000):
+            assert_agrees(store, moments // NS, values, count, None, None)
         low = int(moments[9000] // NS)
         assert_agrees(store, moments // NS, values, 40, low, low + 100)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stepscope.store.sqlite import SqliteReader, SqliteStore
-from tests.store.telling import BEGUN_NS, NS, RUN, append, bits, process, seal, source, times
+from tests.store.run_samples import BEGUN_NS, NS, RUN, append, bits, process, seal, source, times
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The database lies in its folder, can be read where nothing may be written, and avoids networks."""
+"""The database is in its folder, is read from read-only folders too, and avoids network file systems."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from stepscope.errors import StoreError
 from stepscope.store.place import database
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.golden import make
-from tests.store.telling import append, points, process
+from tests.store.run_samples import append, points, process
 
 MOUNT = "{number} 1 0:{number} / {point} rw shared:1 - {kind} server:/export rw\n"
 
@@ -155,7 +155,7 @@ class TestNetworkFileSystems:
         (tmp_path / "runs").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "runs")
         os.chdir(tmp_path)
-        found = database(tmp_path / "runs", listed)
-        assert database(tmp_path / "other", listed) != found
+        place = database(tmp_path / "runs", listed)
+        assert database(tmp_path / "other", listed) != place
         for path in (Path("runs"), Path("runs/../runs"), tmp_path / "link"):
-            assert database(path, listed) == found
+            assert database(path, listed) == place

@@ -7,7 +7,7 @@ import pytest
 
 from stepscope.store.retention import DAY_NS, apply
 from stepscope.store.sqlite import SqliteStore
-from tests.store.telling import append, points, process, source
+from tests.store.run_samples import append, points, process, source
 
 NOW_NS = 1_760_000_000 * 10**9
 MIB = 1 << 20
@@ -24,9 +24,9 @@ def put(store, run_id, days_ago, status="finished", **fields):
     """A run whose last sign was so many days ago."""
     at_ns = NOW_NS - int(days_ago * DAY_NS)
     ended = None if status in {"running", "stalled"} else at_ns
-    told = {"started_ns": at_ns - 10**9, "last_ns": at_ns, "ended_ns": ended, **fields}
+    values = {"started_ns": at_ns - 10**9, "last_ns": at_ns, "ended_ns": ended, **fields}
     with store.transaction():
-        store.put_process(process(run_id, status=status, **told))
+        store.put_process(process(run_id, status=status, **values))
 
 
 def fill(store, run_id, points=200_000):

@@ -19,7 +19,7 @@ from stepscope.schema.series import Selection
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from stepscope.store.sqlite.connecting import IN_MEMORY
 from tests.golden import make
-from tests.store.telling import RUN, append, process, seal, source, times
+from tests.store.run_samples import RUN, append, process, seal, source, times
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_ranks_segments_and_devices_are_summed_up_apart(store: SqliteStore) -> N
         store.put_process(process(rank=1))
     for place in (source(), source(rank=1), source(segment="b2"), source(device="loader-0")):
         append(store, {"loss": [1.0]}, of=place)
-    found = [
+    sources = [
         (summary.source.rank, summary.source.segment, summary.source.device)
         for summary in store.summaries(RUN)
     ]
-    assert found == [(0, "a1", ""), (1, "a1", ""), (0, "b2", ""), (0, "a1", "loader-0")]
+    assert sources == [(0, "a1", ""), (1, "a1", ""), (0, "b2", ""), (0, "a1", "loader-0")]
 
 
 def test_only_the_keys_that_are_asked_for_are_answered(store: SqliteStore) -> None:
@@ -97,11 +97,11 @@ def test_any_numbers_at_all_can_be_summed_up(values: np.ndarray) -> None:
     with store.transaction():
         store.put_process(process())
     append(store, {"loss": values})
-    (one,) = store.summaries(RUN)
+    (summary,) = store.summaries(RUN)
     finite = values[np.isfinite(values)]
-    assert one.finite == len(finite)
+    assert summary.finite == len(finite)
     if len(finite):
-        assert (one.minimum, one.maximum) == (finite.min(), finite.max())
+        assert (summary.minimum, summary.maximum) == (finite.min(), finite.max())
     store.close()
 
 

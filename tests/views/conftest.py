@@ -13,6 +13,6 @@ from tests.views.made import Made
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Made]:
     """An empty store."""
-    one = Made(tmp_path / "made")
-    yield one
-    one.close()
+    store = Made(tmp_path / "made")
+    yield store
+    store.close()

@@ -38,9 +38,9 @@ def options(folder: Path, **given) -> ServerOptions:
 
 
 def state_and_app(folder: Path, **given):
-    wanted = options(folder, **given)
-    state = AppState(wanted)
-    return state, create_app(wanted, state)
+    settings = options(folder, **given)
+    state = AppState(settings)
+    return state, create_app(settings, state)
 
 
 def app_of(folder: Path, **given):
@@ -61,14 +61,14 @@ def ask(app, path: str, method: str = "GET", headers=None, **content) -> httpx.R
 
 def get(app, path: str, **parameters):
     """The JSON of an answer that must be fine."""
-    found = ask(app, f"{API}{path}", params=parameters or None)
-    assert found.status_code == 200, found.text
-    return found.json()
+    response = ask(app, f"{API}{path}", params=parameters or None)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
-def error_of(found: httpx.Response) -> str:
+def error_of(response: httpx.Response) -> str:
     """The message of an error, which has the one shape all errors have."""
-    body = found.json()
+    body = response.json()
     assert list(body) == ["error"]
     assert set(body["error"]) == {"message", "id"}
     assert body["error"]["id"]
@@ -152,12 +152,12 @@ def header_and_columns(content: bytes):
     assert (4 + length) % 8 == 0
     header = json.loads(content[4 : 4 + length])
     numbers = np.frombuffer(content[4 + length :], "<f8")
-    found, at = [], 0
-    for one in header["series"]:
+    columns_of_series, at = [], 0
+    for series in header["series"]:
         columns = {}
         for name in header["columns"]:
-            columns[name] = numbers[at : at + one["length"]]
-            at += one["length"]
-        found.append(columns)
+            columns[name] = numbers[at : at + series["length"]]
+            at += series["length"]
+        columns_of_series.append(columns)
     assert at == len(numbers)
-    return header, found
+    return header, columns_of_series

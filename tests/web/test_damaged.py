@@ -57,11 +57,11 @@ def test_what_is_no_store_is_said_to_be_none(folder, content: bytes) -> None:
     (folder / "store.sqlite").write_bytes(content)
     app = app_of(folder)
     for page in PAGES:
-        found = ask(app, API + page)
-        assert found.status_code in (200, 404, 409)
-        if found.status_code == 409:
-            assert "damaged" in error_of(found)
-            assert str(folder) not in found.text
+        response = ask(app, API + page)
+        assert response.status_code in (200, 404, 409)
+        if response.status_code == 409:
+            assert "damaged" in error_of(response)
+            assert str(folder) not in response.text
 
 
 def test_a_damaged_page_is_found_before_anything_is_read(folder) -> None:
@@ -71,9 +71,9 @@ def test_a_damaged_page_is_found_before_anything_is_read(folder) -> None:
     content[4096 : 4096 + 200] = b"\xff" * 200
     path.write_bytes(content)
     assert find_damage(folder, 5.0) is not None
-    found = ask(app_of(folder), f"{API}/runs")
-    assert found.status_code == 409
-    assert "Restore it from a copy" in error_of(found)
+    response = ask(app_of(folder), f"{API}/runs")
+    assert response.status_code == 409
+    assert "Restore it from a copy" in error_of(response)
 
 
 def test_flipped_bytes_anywhere_never_become_a_failure_of_ours(folder, tmp_path) -> None:
@@ -100,8 +100,8 @@ def test_a_forged_schema_is_not_trusted(folder) -> None:
             "CREATE VIEW event AS SELECT 1 AS id, 'mnist-0badcafe' AS run_id, '' AS segment, 0 AS rank,"
             " 'x' AS kind, 0 AS time_ns, 0 AS step, load_extension('/tmp/evil.so') AS fields;"
         )
-    found = ask(app_of(folder), f"{API}/runs/{RUN}/overview")
-    assert found.status_code == 409
+    response = ask(app_of(folder), f"{API}/runs/{RUN}/overview")
+    assert response.status_code == 409
 
 
 def test_a_reader_writes_nothing_loads_nothing_and_reserves_little(folder) -> None:
@@ -140,12 +140,12 @@ def test_damaged_marks_do_not_hide_what_the_store_has_of_a_series(folder, store)
 
 def test_more_requests_than_readers_wait_for_their_turn(state) -> None:
     held = [state.readers.open() for _ in range(3)]
-    for one in held:
-        one.__enter__()
+    for slot in held:
+        slot.__enter__()
     with state.readers.open() as opened:
         assert len(opened.runs.runs()) == 1
-    for one in held:
-        one.__exit__(None, None, None)
+    for slot in held:
+        slot.__exit__(None, None, None)
     assert len(state.readers._free) == 4
 
 

@@ -72,10 +72,10 @@ def test_notes_are_added_listed_and_taken_away(app) -> None:
     made = ask(app, NOTES, "POST", json={"step": 7, "text": "<b>odd</b> here"}).json()
     assert (made["step"], made["time"], made["text"]) == (7, None, "<b>odd</b> here")
     ask(app, NOTES, "POST", json={"time": 1.76e9, "text": "then"})
-    assert [one["text"] for one in get(app, f"/runs/{RUN}")["notes"]] == ["<b>odd</b> here", "then"]
+    assert [note["text"] for note in get(app, f"/runs/{RUN}")["notes"]] == ["<b>odd</b> here", "then"]
     assert ask(app, f"{NOTES}/{made['id']}", "DELETE").status_code == 204
     assert ask(app, f"{NOTES}/{made['id']}", "DELETE").status_code == 404
-    assert [one["text"] for one in get(app, f"/runs/{RUN}")["notes"]] == ["then"]
+    assert [note["text"] for note in get(app, f"/runs/{RUN}")["notes"]] == ["then"]
 
 
 def test_a_note_of_another_run_is_not_taken_away(app, state, store) -> None:
@@ -92,9 +92,9 @@ def test_the_number_of_notes_has_a_limit(app, monkeypatch) -> None:
 
 def test_layouts_are_any_object_and_empty_by_default(app) -> None:
     assert get(app, "/layouts/run.metrics") == {}
-    wanted = {"pinned": ["loss"], "deep": {"a": [1, None, True]}}
-    assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=wanted).json() == wanted
-    assert get(app, "/layouts/run.metrics") == wanted
+    layout = {"pinned": ["loss"], "deep": {"a": [1, None, True]}}
+    assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=layout).json() == layout
+    assert get(app, "/layouts/run.metrics") == layout
     assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=[1]).status_code == 400
 
 

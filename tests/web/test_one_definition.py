@@ -81,9 +81,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
     """What the list of the page has of each run, by name."""
-    found = ask(app_of(folder), f"{API}/runs").json()["runs"]
-    assert len(found) == 8
-    return {row["name"]: row for row in found}
+    rows = ask(app_of(folder), f"{API}/runs").json()["runs"]
+    assert len(rows) == 8
+    return {row["name"]: row for row in rows}
 
 
 NAMES = ("watched", "plain", "logged", "nan", "resumed", "failed", "killed", "own names")
@@ -99,16 +99,16 @@ def _in_the_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_line_says_what_the_list_says(rows, capsys, name: str) -> None:
     row = rows[name]
     assert main(["show", name, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["step"] == row["step"]
-    assert told["loss_best"] == row["loss_best"]
-    assert told["loss_last"] == ("NaN" if name == "nan" else row["loss_last"])
-    assert told["steps_per_second"] == pytest.approx(row["steps_per_second"])
-    assert told["duration_seconds"] == pytest.approx(row["duration_s"])
+    output = json.loads(capsys.readouterr().out)
+    assert output["step"] == row["step"]
+    assert output["loss_best"] == row["loss_best"]
+    assert output["loss_last"] == ("NaN" if name == "nan" else row["loss_last"])
+    assert output["steps_per_second"] == pytest.approx(row["steps_per_second"])
+    assert output["duration_seconds"] == pytest.approx(row["duration_s"])
     assert main(["runs", "--json"]) == 0
-    (listed,) = [one for one in json.loads(capsys.readouterr().out) if one["name"] == name]
+    (listed,) = [run for run in json.loads(capsys.readouterr().out) if run["name"] == name]
     shared = ("step", "loss_last", "loss_best", "loss_key", "steps_per_second", "duration_seconds", "status")
-    assert {key: listed[key] for key in shared} == {key: told[key] for key in shared}
+    assert {key: listed[key] for key in shared} == {key: output[key] for key in shared}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,8 +147,8 @@ def test_the_page_of_a_run_says_what_the_list_says(folder: Path, rows, name: str
 def test_a_comparison_says_what_list_and_pages_say(folder: Path, rows) -> None:
     app, several = app_of(folder), [rows[name] for name in NAMES]
     ids = ",".join(row["id"] for row in several)
-    found = ask(app, f"{API}/compare?runs={ids}").json()["figures"]
-    figures = {row["name"]: [cell["value"] for cell in row["cells"]] for row in found}
+    compared = ask(app, f"{API}/compare?runs={ids}").json()["figures"]
+    figures = {row["name"]: [cell["value"] for cell in row["cells"]] for row in compared}
     assert figures["Steps per second"] == [pytest.approx(row["steps_per_second"]) for row in several]
     assert figures["Loss, last"] == [row["loss_last"] for row in several]
     assert figures["Loss, best"] == [row["loss_best"] for row in several]

@@ -60,7 +60,7 @@ def test_a_muted_finding_is_the_verdict_of_neither(made: Made, end: float | None
     made.log({"loss": losses, "step_seconds": np.full(100, 0.01)})
     made.finding("num.nonfinite", "critical", headline="The loss is NaN.")
     before = verdicts(made, "mnist-0badcafe")
-    assert [one["headline"] for one in before] == ["The loss is NaN."] * 3
+    assert [verdict["headline"] for verdict in before] == ["The loss is NaN."] * 3
     state, app = state_and_app(made.folder)
     state.marks.change("mnist-0badcafe", muted=["num.nonfinite"])
     pages = [get(app, f"/runs/mnist-0badcafe/{page}")["verdict"] for page in ("overview", "findings")]
@@ -78,8 +78,8 @@ def test_a_failed_run_is_explained_with_its_traceback_on_every_page(made: Made) 
         run="failed-1",
     )
     state, app = state_and_app(made.folder)
-    found = [get(app, f"/runs/failed-1/{page}") for page in ("overview", "findings", "logs")]
+    pages = [get(app, f"/runs/failed-1/{page}") for page in ("overview", "findings", "logs")]
     state.close()
-    failures = [found[0]["ended"]["failure"], found[1]["failure"], found[2]["failure"]]
+    failures = [pages[0]["ended"]["failure"], pages[1]["failure"], pages[2]["failure"]]
     assert failures[0] == failures[1] == failures[2]
     assert failures[0]["traceback"].endswith("KeyError: 'mixup'")

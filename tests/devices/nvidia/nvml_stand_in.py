@@ -156,8 +156,8 @@ class StandInNvml:
         if handle.answers.get("nvmlDeviceGetUUID") is LOST:
             raise pynvml.NVMLError(LOST.code)
         values = (pynvml.c_nvmlFieldValue_t * len(asked))()
-        for value, one in zip(values, asked, strict=True):
-            number, scope = one if isinstance(one, tuple) else (one, None)
+        for value, field in zip(values, asked, strict=True):
+            number, scope = field if isinstance(field, tuple) else (field, None)
             name = FIELD_NAMES[number]
             given = handle.fields.get((name, scope), handle.fields.get(name, NOT_SUPPORTED))
             if isinstance(given, Refusal):

@@ -314,11 +314,11 @@ def test_errors_of_links_are_summed_as_each_generation_gives_them(fields):
     clock, board = HandClock(), an_h200()
     board.fields |= {"NVLINK_LINK_COUNT": 2, **fields}
     gpu = NvidiaDriver(OpenOptions(StandInNvml(board), now=clock)).gpus[0]
-    found = []
+    totals = []
     for _ in range(3):
-        found.append(gpu.read(thorough=True).nvlink_errors_total)
+        totals.append(gpu.read(thorough=True).nvlink_errors_total)
         clock.now += 61
-    assert found[-1] == 7
+    assert totals[-1] == 7
 
 
 def test_traffic_is_measured_by_the_driver_where_nothing_counts_it():

@@ -70,12 +70,12 @@ def test_link_traffic_is_reported_only_for_boards_with_links():
     without = a_counting_board()
     having = a_counting_board()
     having.fields["NVLINK_LINK_COUNT"] = 18
-    found = []
+    rates = []
     for board in (without, having):
         _, gpu = open_one(board)
         gpu.read(thorough=False)
-        found.append(gpu.read(thorough=False).nvlink_received_bytes_per_second)
-    assert found == [None, 6 * MIB]
+        rates.append(gpu.read(thorough=False).nvlink_received_bytes_per_second)
+    assert rates == [None, 6 * MIB]
 
 
 def test_two_readings_so_close_that_nothing_was_counted_give_no_figures_and_lose_none():

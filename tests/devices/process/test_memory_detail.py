@@ -1,4 +1,4 @@
-"""What is dear to read is read within a budget."""
+"""Expensive readings stay within a budget."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def test_each_is_read_at_once_and_then_after_the_time_set(tmp_path: Path) -> Non
     clock = HandClock()
     written(tmp_path, FIRST)
     detail = MemoryDetail(10.0, tmp_path, clock, Costly(0.0))
-    seen = []
+    readings = []
     for seconds in (0, 5, 5, 9, 1):
         clock.now += seconds
-        seen.append(list(detail.read_due([FIRST])))
-    assert seen == [[FIRST], [], [FIRST], [], [FIRST]]
+        readings.append(list(detail.read_due([FIRST])))
+    assert readings == [[FIRST], [], [FIRST], [], [FIRST]]
 
 
 def test_those_that_cannot_be_afforded_wait_and_come_first_then(tmp_path: Path) -> None:
     clock = HandClock()
     written(tmp_path, FIRST, SECOND, THIRD)
     detail = MemoryDetail(1.0, tmp_path, clock, Costly(1.2 * MAX_BUDGET_S))
-    seen = []
+    readings = []
     for _ in range(4):
-        seen.append(list(detail.read_due([FIRST, SECOND, THIRD])))
+        readings.append(list(detail.read_due([FIRST, SECOND, THIRD])))
         clock.now += 1.5 * MAX_BUDGET_S / BUDGET_RATIO
-    assert seen == [[FIRST], [SECOND], [THIRD], [FIRST]]
+    assert readings == [[FIRST], [SECOND], [THIRD], [FIRST]]
 
 
 def test_a_very_large_process_is_not_read_again_before_its_price_is_saved(tmp_path: Path) -> None:

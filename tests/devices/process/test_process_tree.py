@@ -280,10 +280,10 @@ def test_a_worker_keeps_its_name_and_that_of_one_which_ended_goes_to_the_next() 
 
 def test_a_hundred_epochs_use_the_same_names_again() -> None:
     slots = LoaderSlots()
-    seen = set()
+    names = set()
     for epoch in range(100):
-        seen |= set(slots.names(keys(10, 11, start=epoch)).values())
-    assert seen == {"loader-0", "loader-1"}
+        names |= set(slots.names(keys(10, 11, start=epoch)).values())
+    assert names == {"loader-0", "loader-1"}
 
 
 def test_workers_beyond_the_most_have_no_name() -> None:

@@ -94,9 +94,9 @@ def test_a_run_that_ended_with_nan_has_nan_and_not_its_last_finite_loss(made: Ma
 def test_noise_is_not_taken_for_a_difference(made: Made) -> None:
     record_run(made, "a-1", 0.1, noise=0.3)
     record_run(made, "bbb-1", 0.1002, noise=0.3)
-    one = cell(compared(made, "a-1", "bbb-1"), "Step time, p50", 1)
-    assert one.sure is False
-    assert one.delta_text.endswith("(within noise)")
+    difference = cell(compared(made, "a-1", "bbb-1"), "Step time, p50", 1)
+    assert difference.sure is False
+    assert difference.delta_text.endswith("(within noise)")
 
 
 def test_a_diverged_loss_is_significant_and_shown_as_a_factor(made: Made) -> None:
@@ -104,9 +104,9 @@ def test_a_diverged_loss_is_significant_and_shown_as_a_factor(made: Made) -> Non
     for name, losses in (("a-1", np.full(600, 0.0115)), ("bb-1", 0.0115 * 1.2**growth)):
         made.process(name)
         made.log({"loss": losses * np.random.default_rng(0).normal(1, 0.01, 600)}, run=name)
-    one = cell(compared(made, "a-1", "bb-1"), FINAL_LOSS, 1)
-    assert one.sure is True
-    assert re.fullmatch(r"▲ \d(\.\d+)?e\d+ times higher \(worse\)", one.delta_text)
+    difference = cell(compared(made, "a-1", "bb-1"), FINAL_LOSS, 1)
+    assert difference.sure is True
+    assert re.fullmatch(r"▲ \d(\.\d+)?e\d+ times higher \(worse\)", difference.delta_text)
     assert change_text(7.0e21, "less", sure=False) == "7e21 times higher (within noise)"
 
 
@@ -122,9 +122,9 @@ def test_the_warm_up_does_not_count(made: Made) -> None:
 def test_with_too_few_steps_the_significance_is_unknown(made: Made) -> None:
     record_run(made, "a-1", 0.1, count=12)
     record_run(made, "bb-1", 0.2, count=12)
-    one = cell(compared(made, "a-1", "bb-1"), "Step time, p50", 1)
-    assert one.sure is None
-    assert one.delta_ratio == pytest.approx(1.0, rel=0.2)
+    difference = cell(compared(made, "a-1", "bb-1"), "Step time, p50", 1)
+    assert difference.sure is None
+    assert difference.delta_ratio == pytest.approx(1.0, rel=0.2)
 
 
 def test_any_run_can_be_the_baseline(made: Made) -> None:

@@ -16,7 +16,7 @@ from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
 from stepscope.views.energy.energy import EnergyReport, energy_of
-from tests.store.telling import BEGUN_NS, NS, RUN, process
+from tests.store.run_samples import BEGUN_NS, NS, RUN, process
 
 GPU, OTHER_GPU = "GPU-aaaa", "GPU-bbbb"
 H200 = "NVIDIA H200"

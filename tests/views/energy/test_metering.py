@@ -85,10 +85,10 @@ def test_without_readings_nothing_is_known(meter) -> None:
 
 
 def test_one_counter_reading_gives_nothing_and_one_power_reading_a_little() -> None:
-    one = np.array([100.0])
+    single = np.array([100.0])
     short = TimeSpan(BEGUN_NS, BEGUN_NS + 4 * NS)
-    assert from_counter(at([2.0]), one, short) == Metered(0.0, 0.0)
-    assert from_rate(at([2.0]), one, short) == Metered(400.0, 4.0)
+    assert from_counter(at([2.0]), single, short) == Metered(0.0, 0.0)
+    assert from_rate(at([2.0]), single, short) == Metered(400.0, 4.0)
 
 
 def test_a_reading_far_outside_does_not_cover_a_short_span() -> None:

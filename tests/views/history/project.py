@@ -15,7 +15,7 @@ HOUR = 3600
 LATER_NS = BEGUN_NS + 100_000 * HOUR * NS
 WAIT = "input.exposed_wait"
 REMEDY = {"text": "Use 4 workers.", "code": "DataLoader(dataset, num_workers=4)", "framework": None}
-CENSUS = {"parameters": 1000, "parameter_dtypes": {"float32": 1000}, "autocast": "off"}
+SETUP = {"parameters": 1000, "parameter_dtypes": {"float32": 1000}, "autocast": "off"}
 
 
 class Project:
@@ -35,7 +35,7 @@ class Project:
         project: str = "demo",
         losses: Any = 1.0,
         waits: bool = False,
-        census: dict[str, Any] | None = None,
+        setup: dict[str, Any] | None = None,
         facts: dict[str, Any] | None = None,
         **config: Any,
     ) -> str:
@@ -54,7 +54,7 @@ class Project:
             "loss": losses,
         }
         self.made.log(columns, np.arange(steps), run=run, begin=begin, every=step_s)
-        self.made.event("census", run=run, rank=0, **{**CENSUS, **(census or {})})
+        self.made.event("census", run=run, rank=0, **{**SETUP, **(setup or {})})
         self.made.event("loader", run=run, rank=0, num_workers=workers)
         return run
 

@@ -92,9 +92,9 @@ def test_few_steps_are_not_compared(project: Project) -> None:
     [
         {"batch": 128.0},
         {"project": "another"},
-        {"census": {"parameters": 2000}},
-        {"census": {"autocast": "cuda bfloat16"}},
-        {"census": {"devices": [{"name": "NVIDIA H200"}]}},
+        {"setup": {"parameters": 2000}},
+        {"setup": {"autocast": "cuda bfloat16"}},
+        {"setup": {"devices": [{"name": "NVIDIA H200"}]}},
         {"facts": {"world_size": 2}},
         {"facts": {"cpus": 64}},
     ],
@@ -232,7 +232,9 @@ def test_what_was_read_of_an_ended_run_is_kept(project: Project) -> None:
         project.train(0.03)
     run, cache = project.train(0.03), FigureCache()
     first, second = (project.history(run, cache) for _ in range(2))
-    assert [one is other for one, other in zip(first.earlier, second.earlier, strict=True)] == [True] * 3
+    assert [earlier is other for earlier, other in zip(first.earlier, second.earlier, strict=True)] == [
+        True
+    ] * 3
     assert dataclasses.asdict(first.answer) == dataclasses.asdict(second.answer)
 
 

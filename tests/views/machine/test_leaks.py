@@ -14,7 +14,7 @@ from stepscope.schema.record import Event
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
 from stepscope.views.machine.leaks import leaks_of
-from tests.store.telling import BEGUN_NS, NS, RUN, process
+from tests.store.run_samples import BEGUN_NS, NS, RUN, process
 
 GB = 1e9
 HOUR = 3600
@@ -159,7 +159,7 @@ class RunBuilder:
         with self._store.transaction():
             self._store.append(of, [key], np.arange(len(column)), times_ns, column)
 
-    def census(self, total_bytes: float) -> None:
+    def training_setup(self, total_bytes: float) -> None:
         fields = {"devices": [{"index": 0, "name": "NVIDIA H200", "total_bytes": total_bytes}]}
         with self._store.transaction():
             self._store.put_event(RUN, Event("census", BEGUN_NS, 0, 0, "a1", fields))
@@ -229,7 +229,7 @@ class TestTheVerdict:
     def test_a_gpus_memory_is_judged_by_the_size_of_the_gpu(self, builder: RunBuilder) -> None:
         builder.segment()
         builder.read("memory/allocated_bytes", ONE_AN_HOUR, axis="step")
-        builder.census(12 * GB)
+        builder.training_setup(12 * GB)
         [verdict] = builder.judged(remaining_seconds=3600.0)
         assert verdict.limit is not None
         assert (verdict.limit.whose, verdict.limit.limit_bytes) == ("device", 12 * GB)

@@ -15,7 +15,7 @@ import stepscope
 from stepscope.schema.series import Source
 from stepscope.store.sqlite import SqliteStore
 from stepscope.views.schedule.schedule import Schedule, SchedulePhase, schedule_from, schedule_of
-from tests.store.telling import BEGUN_NS, NS, RUN, process
+from tests.store.run_samples import BEGUN_NS, NS, RUN, process
 
 NOTHING = "no measurable effect"
 
@@ -56,7 +56,7 @@ SCHEDULES: dict[str, tuple[np.ndarray, list[tuple[str, int, int]]]] = {
     "constant": (np.full(500, 3e-4), [("constant", 0, 499)]),
     "linear decay": (line(500, 1e-3, 0.0), [("linear decay", 0, 499)]),
     "exponential decay": (1e-2 * 0.99 ** np.arange(500), [("exponential decay", 0, 499)]),
-    "a polynomial is no shape that is told": (line(500, 1.0, 0.0) ** 2, [("decay", 0, 499)]),
+    "a polynomial is not a known shape": (line(500, 1.0, 0.0) ** 2, [("decay", 0, 499)]),
     "warm-up and cosine": (
         np.r_[WARM_UP, cosine(900)],
         [("linear warm-up", 0, 100), ("cosine decay", 101, 999)],

@@ -11,7 +11,7 @@ import stepscope
 from stepscope.reading import Run
 from stepscope.store.sqlite import SqliteStore
 from stepscope.views.steps.ranks import lateness, phase_medians
-from tests.store.telling import RUN, append, process, source
+from tests.store.run_samples import RUN, append, process, source
 
 STEPS = 20
 

@@ -113,7 +113,7 @@ def test_the_owner_is_served_while_more_than_five_hundred_connections_are_half_o
     others = [server.crowd.join(kinds[number % len(kinds)]) for number in range(520)]
     assert_owner_is_served(server)
     # They are not all gone: there was room beside them.
-    assert sum(not is_closed(one) for one in others) > 100
+    assert sum(not is_closed(other) for other in others) > 100
 
 
 @pytest.mark.slow

@@ -29,20 +29,20 @@ CASES = [
     ("path", "headers", "status"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_every_answer_carries_the_headers_that_keep_it_safe(shared, path: str, headers, status: int) -> None:
-    found = ask(shared, path, headers=headers)
-    assert found.status_code == status
-    policy = found.headers["content-security-policy"]
+    response = ask(shared, path, headers=headers)
+    assert response.status_code == status
+    policy = response.headers["content-security-policy"]
     for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"):
         assert part in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    assert found.headers["x-content-type-options"] == "nosniff"
-    assert found.headers["referrer-policy"] == "no-referrer"
-    assert found.headers["cache-control"] == "no-store"
-    assert found.headers["x-frame-options"] == "DENY"
-    assert "access-control-allow-origin" not in found.headers
-    assert "server" not in found.headers
-    assert "x-powered-by" not in found.headers
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["x-frame-options"] == "DENY"
+    assert "access-control-allow-origin" not in response.headers
+    assert "server" not in response.headers
+    assert "x-powered-by" not in response.headers
 
 
 def test_what_people_name_things_is_never_part_of_a_page_of_ours(app, folder) -> None:
@@ -52,8 +52,8 @@ def test_what_people_name_things_is_never_part_of_a_page_of_ours(app, folder) ->
     for path in ("/", f"/run/{RUN}", f"/{nasty}", f"/login?token={nasty}"):
         for headers in (BEARER, {}):
             assert "<script>alert" not in ask(app, path, headers=headers).text
-    found = ask(app, f"{API}/runs/{nasty}")
-    assert found.headers["content-type"] == "application/json"
+    response = ask(app, f"{API}/runs/{nasty}")
+    assert response.headers["content-type"] == "application/json"
 
 
 def test_nothing_is_served_as_html_or_svg_but_what_was_built(shared) -> None:
@@ -77,9 +77,9 @@ LEAKS = re.compile(
     ],
 )  # fmt: skip
 def test_an_error_says_what_is_wrong_and_nothing_internal(shared, path: str) -> None:
-    found = ask(shared, API + path)
-    assert 400 <= found.status_code < 500
-    assert not LEAKS.search(error_of(found))
+    response = ask(shared, API + path)
+    assert 400 <= response.status_code < 500
+    assert not LEAKS.search(error_of(response))
 
 
 def test_an_invalid_parameter_is_reported_with_its_value_and_what_is_allowed(shared) -> None:
@@ -93,14 +93,14 @@ def test_an_internal_error_shows_only_an_id_and_the_log_has_the_rest(app, monkey
         raise RuntimeError("secret insides")
 
     monkeypatch.setattr(routes_runs, "server_info", fail)
-    found = ask(app, f"{API}/meta")
-    assert found.status_code == 500
-    assert "secret" not in found.text
-    assert "content-security-policy" in found.headers
-    assert f"error {found.json()['error']['id']}" in caplog.text
+    response = ask(app, f"{API}/meta")
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert "content-security-policy" in response.headers
+    assert f"error {response.json()['error']['id']}" in caplog.text
     assert "secret insides" in caplog.text
 
 
 def test_health_says_ok_and_nothing_else(folder) -> None:
-    found = ask(app_of(folder), f"{API}/health", headers={})
-    assert found.json() == {"status": "ok"}
+    response = ask(app_of(folder), f"{API}/health", headers={})
+    assert response.json() == {"status": "ok"}

@@ -29,9 +29,9 @@ def test_names_of_this_machine_are_answered_with_and_without_a_port(shared, host
 @pytest.mark.parametrize("host", REFUSED)
 def test_any_other_name_is_refused_on_every_route_and_the_flag_is_named(shared, host: str) -> None:
     for path in (META, f"{API}/health", "/", "/assets/a.js", f"{API}/stream"):
-        found = ask(shared, path, headers={**BEARER, "Host": host})
-        assert found.status_code == 403
-        assert "--allow-host" in error_of(found)
+        response = ask(shared, path, headers={**BEARER, "Host": host})
+        assert response.status_code == 403
+        assert "--allow-host" in error_of(response)
 
 
 def test_two_hosts_are_refused_even_where_one_is_right(shared) -> None:

@@ -19,9 +19,9 @@ JSON = {**BEARER, "Content-Type": "application/json"}
 
 
 def test_a_body_above_the_cap_is_refused_by_what_it_says_of_itself(app) -> None:
-    found = ask(app, MARKS, "PUT", headers=JSON, content=b"x" * (8 * 1024 * 1024 + 1))
-    assert found.status_code == 413
-    assert "8388608" in error_of(found)
+    response = ask(app, MARKS, "PUT", headers=JSON, content=b"x" * (8 * 1024 * 1024 + 1))
+    assert response.status_code == 413
+    assert "8388608" in error_of(response)
 
 
 def test_a_body_above_the_cap_is_refused_while_it_comes_where_it_says_nothing_of_itself(
@@ -45,14 +45,14 @@ def test_a_body_above_the_cap_is_refused_while_it_comes_where_it_says_nothing_of
 
 def test_a_body_that_does_not_come_is_not_waited_for(folder, store) -> None:
     app = app_of(folder, limits=Limits(body_seconds=0.01))
-    told = []
+    messages = []
 
     async def send():
         async def receive():
             await asyncio.sleep(60)
 
         async def tell(message):
-            told.append(message)
+            messages.append(message)
 
         scope = {
             "type": "http", "method": "PUT", "path": MARKS, "raw_path": MARKS.encode(), "query_string": b"",
@@ -61,13 +61,13 @@ def test_a_body_that_does_not_come_is_not_waited_for(folder, store) -> None:
         await app(scope, receive, tell)
 
     asyncio.run(send())
-    assert told[0]["status"] == 408
+    assert messages[0]["status"] == 408
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_a_compressed_body_is_refused(app, encoding: str) -> None:
-    found = ask(app, MARKS, "PUT", headers={**JSON, "Content-Encoding": encoding}, content=b"x")
-    assert found.status_code == 400
+    response = ask(app, MARKS, "PUT", headers={**JSON, "Content-Encoding": encoding}, content=b"x")
+    assert response.status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_depth_is_counted_outside_of_texts(body: str, deep: bool) -> None:
 
 
 def test_a_deep_body_is_refused_before_anybody_parses_it(app) -> None:
-    found = ask(app, f"{API}/layouts/home", "PUT", headers=JSON, content=b'{"a":' + b"[" * 100_000)
-    assert found.status_code == 400
-    assert "32 levels" in error_of(found)
+    response = ask(app, f"{API}/layouts/home", "PUT", headers=JSON, content=b'{"a":' + b"[" * 100_000)
+    assert response.status_code == 400
+    assert "32 levels" in error_of(response)
 
 
 def test_a_layout_has_64_kilobytes_at_most(app) -> None:
@@ -115,9 +115,11 @@ def test_names_that_ask_once_and_never_again_are_forgotten() -> None:
 
 def test_too_many_requests_of_a_token_are_answered_with_wait(folder, store) -> None:
     app = app_of(folder, limits=Limits(requests_per_second=1, changes_per_second=0.2))
-    found = [ask(app, f"{API}/health") for _ in range(3)] + [ask(app, f"{API}/layouts/a") for _ in range(7)]
-    assert [one.status_code for one in found] == [200] * 8 + [429] * 2
-    assert found[-1].headers["retry-after"] == "1"
+    responses = [ask(app, f"{API}/health") for _ in range(3)] + [
+        ask(app, f"{API}/layouts/a") for _ in range(7)
+    ]
+    assert [response.status_code for response in responses] == [200] * 8 + [429] * 2
+    assert responses[-1].headers["retry-after"] == "1"
     changes = [ask(app, f"{API}/layouts/a", "PUT", json={}).status_code for _ in range(3)]
     assert changes == [200, 429, 429]
 
@@ -163,7 +165,7 @@ def test_large_messages_count_by_their_size() -> None:
         return subscriber.drain()
 
     waiting = asyncio.run(fill())
-    assert sum(len(one.text) for one in waiting) <= MAX_BYTES
+    assert sum(len(response.text) for response in waiting) <= MAX_BYTES
     assert waiting[0].event == "resync"
 
 
@@ -180,4 +182,10 @@ def test_clients_that_ask_for_the_feed_at_the_same_moment_are_counted_too(folder
             asked = (client.get(f"{API}/delta?run={RUN}", headers=BEARER) for _ in range(5))
             return await asyncio.gather(*asked)
 
-    assert sorted(one.status_code for one in asyncio.run(ask_together())) == [200, 429, 429, 429, 429]
+    assert sorted(response.status_code for response in asyncio.run(ask_together())) == [
+        200,
+        429,
+        429,
+        429,
+        429,
+    ]

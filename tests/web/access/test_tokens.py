@@ -77,11 +77,11 @@ def test_a_planted_link_is_not_written_through(tmp_path) -> None:
 def test_a_token_in_the_address_becomes_a_cookie_and_leads_to_the_same_address_without_it(
     app, asked: str, target: str
 ) -> None:
-    found = ask(app, f"{PLACE}{asked}", headers={})
-    assert found.status_code == 303
-    assert found.headers["location"] == target
-    assert TOKEN not in str(found.headers)
-    cookie = found.headers["set-cookie"]
+    response = ask(app, f"{PLACE}{asked}", headers={})
+    assert response.status_code == 303
+    assert response.headers["location"] == target
+    assert TOKEN not in str(response.headers)
+    cookie = response.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
     assert ask(app, f"{API}/meta", headers={"Cookie": cookie.partition(";")[0]}).status_code == 200
@@ -89,10 +89,10 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leads_to_the_same_address_w
 
 @pytest.mark.parametrize("asked", ["/login?token=wrong", "/login?token=", "/?token=wrong", "/login"])
 def test_a_wrong_token_in_the_address_gets_a_page_that_says_how_to_get_the_right_one(app, asked: str) -> None:
-    found = ask(app, asked, headers={})
-    assert found.status_code == 401
-    assert "set-cookie" not in found.headers
-    assert "stepscope serve" in found.text
+    response = ask(app, asked, headers={})
+    assert response.status_code == 401
+    assert "set-cookie" not in response.headers
+    assert "stepscope serve" in response.text
 
 
 def test_the_api_takes_no_token_from_the_address(app) -> None:
@@ -103,10 +103,10 @@ def test_behind_tls_the_cookie_is_sent_encrypted_alone_and_under_a_base_path_onl
     folder, store
 ) -> None:
     app = app_of(folder, tls_certificate=folder, base_path="/stepscope")
-    found = ask(app, f"/stepscope/runs?token={TOKEN}", headers={})
-    assert found.headers["location"] == "/stepscope/runs"
-    assert "Secure" in found.headers["set-cookie"]
-    assert "Path=/stepscope" in found.headers["set-cookie"]
+    response = ask(app, f"/stepscope/runs?token={TOKEN}", headers={})
+    assert response.headers["location"] == "/stepscope/runs"
+    assert "Secure" in response.headers["set-cookie"]
+    assert "Path=/stepscope" in response.headers["set-cookie"]
 
 
 def test_the_token_is_in_no_log_line_also_when_it_is_in_the_address_or_wrong(app, caplog) -> None:
@@ -129,15 +129,15 @@ def test_many_wrong_tokens_are_answered_with_wait_and_the_right_one_still_works(
     from stepscope.web.server.options import Limits
 
     app = app_of(folder, limits=Limits(strangers_per_second=2))
-    found = [ask(app, f"{API}/meta", headers={"Authorization": "Bearer x"}).status_code for _ in range(15)]
-    assert found[:10] == [401] * 10
-    assert found[-1] == 429
+    statuses = [ask(app, f"{API}/meta", headers={"Authorization": "Bearer x"}).status_code for _ in range(15)]
+    assert statuses[:10] == [401] * 10
+    assert statuses[-1] == 429
     assert ask(app, f"{API}/meta").status_code == 200
 
 
 def test_a_new_token_ends_the_old_ones_cookies_addresses_and_programs(app, folder) -> None:
-    found = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
-    assert found.status_code == 204
+    response = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
+    assert response.status_code == 204
     token = tokens.token_of(folder / "server.token")
     assert token != TOKEN
     for headers in (COOKIE, BEARER):
@@ -148,14 +148,14 @@ def test_a_new_token_ends_the_old_ones_cookies_addresses_and_programs(app, folde
 
 
 def test_who_makes_a_new_token_goes_on_with_the_cookie_in_the_answer(app, folder) -> None:
-    found = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
-    old, new = found.headers.get_list("set-cookie")
+    response = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
+    old, new = response.headers.get_list("set-cookie")
     assert old.startswith(COOKIE["Cookie"].partition("=")[0])
     assert "Max-Age=0" in old
     assert "HttpOnly" in new
     assert "samesite=strict" in new.lower()
     token = tokens.token_of(folder / "server.token")
-    assert token not in str(found.headers) + found.text
+    assert token not in str(response.headers) + response.text
     assert ask(app, f"{API}/meta", headers={"Cookie": new.partition(";")[0]}).status_code == 200
 
 
@@ -205,9 +205,9 @@ def test_a_server_that_changes_nothing_makes_no_token(folder, store) -> None:
 def test_a_server_without_a_token_makes_none(folder, store) -> None:
     app = app_of(folder, token=None)
     headers = {"Origin": PLACE, "X-Stepscope": "1"}
-    found = ask(app, f"{API}/token", "POST", headers=headers)
-    assert found.status_code == 400
-    assert "--no-token" in error_of(found)
+    response = ask(app, f"{API}/token", "POST", headers=headers)
+    assert response.status_code == 400
+    assert "--no-token" in error_of(response)
     assert ask(app, f"{API}/settings", headers={}).json()["token_file"] is None
 
 

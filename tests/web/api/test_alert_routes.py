@@ -15,10 +15,10 @@ SILENCES = f"{API}/alerts/silences"
 
 
 def test_an_alert_is_listed_and_acknowledged(app, folder) -> None:
-    [one] = get(app, "/alerts")["open"]
-    assert (one["rule"], one["run_id"], one["acknowledged"]) == ("input_bound", RUN, False)
-    assert ask(app, f"{API}/alerts/{one['id']}/ack", "POST").status_code == 204
-    assert Silences(folder).read().acknowledged == {one["id"]}
+    [alert] = get(app, "/alerts")["open"]
+    assert (alert["rule"], alert["run_id"], alert["acknowledged"]) == ("input_bound", RUN, False)
+    assert ask(app, f"{API}/alerts/{alert['id']}/ack", "POST").status_code == 204
+    assert Silences(folder).read().acknowledged == {alert["id"]}
     assert get(app, "/alerts")["open"][0]["acknowledged"] is True
     assert ask(app, f"{API}/alerts/999/ack", "POST").status_code == 404
 
@@ -28,8 +28,8 @@ def test_a_silence_is_created_listed_and_ended(app, folder) -> None:
     assert ask(app, SILENCES, "POST", json=body).status_code == 204
     [kept] = Silences(folder).read().silences
     assert kept.covers("gpu_hot", (RUN,), time.time_ns())
-    [told] = get(app, "/alerts")["silences"]
-    assert (told["rule"], told["run"], told["reason"]) == ("gpu_*", RUN, "known")
+    [silence] = get(app, "/alerts")["silences"]
+    assert (silence["rule"], silence["run"], silence["reason"]) == ("gpu_*", RUN, "known")
     assert ask(app, SILENCES, "DELETE", json={"rule": "gpu_*"}).status_code == 404
     assert ask(app, SILENCES, "DELETE", json={"rule": "gpu_*", "run": RUN}).status_code == 204
     assert Silences(folder).read().silences == ()
@@ -37,9 +37,9 @@ def test_a_silence_is_created_listed_and_ended(app, folder) -> None:
 
 @pytest.mark.parametrize("minutes", [0, -1, 1e9, "NaN", "soon", None])
 def test_a_silence_lasts_a_time_that_makes_sense(app, minutes) -> None:
-    found = ask(app, SILENCES, "POST", json={"rule": "a", "minutes": minutes})
-    assert found.status_code == 400
-    assert "minutes" in error_of(found)
+    response = ask(app, SILENCES, "POST", json={"rule": "a", "minutes": minutes})
+    assert response.status_code == 400
+    assert "minutes" in error_of(response)
 
 
 def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) -> None:
@@ -49,12 +49,12 @@ def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) 
         "broken": {"kind": "nonsense", "path": str(broken)},
     }
     app = app_of(folder, settings=Settings(alerts=Alerts(channels=channels)))
-    found = ask(app, f"{API}/channels/file/test", "POST").json()
-    assert found["delivered"] is True, found
+    answer = ask(app, f"{API}/channels/file/test", "POST").json()
+    assert answer["delivered"] is True, answer
     assert "test of stepscope" in log.read_text()
-    found = ask(app, f"{API}/channels/broken/test", "POST").json()
-    assert found["delivered"] is False
-    assert found["message"]
+    answer = ask(app, f"{API}/channels/broken/test", "POST").json()
+    assert answer["delivered"] is False
+    assert answer["message"]
     assert ask(app, f"{API}/channels/other/test", "POST").status_code == 404
 
 

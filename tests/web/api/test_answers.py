@@ -153,9 +153,9 @@ def test_the_list_is_filtered_sorted_and_cut(folder, store) -> None:
 
 
 def test_an_invalid_filter_is_reported_with_its_position_and_all_runs(app) -> None:
-    found = get(app, "/runs", filter="status:nonsense")
-    assert found["total"] == 1
-    assert set(found["filter_error"]) == {"message", "begin", "end"}
+    answer = get(app, "/runs", filter="status:nonsense")
+    assert answer["total"] == 1
+    assert set(answer["filter_error"]) == {"message", "begin", "end"}
 
 
 def test_archived_runs_are_hidden_unless_requested(app) -> None:
@@ -169,16 +169,16 @@ def test_a_run_is_found_by_its_name_too_and_one_of_several_is_not_guessed(app, s
     assert get(app, "/runs/mnist")["row"] == get(app, f"/runs/{RUN}")["row"] == listed
     with store.transaction():
         store.put_process(process(run_id="mnist-2", project="b"))
-    found = ask(app, f"{API}/runs/mnist")
-    assert found.status_code == 404
-    assert error_of(found) == f"2 runs are named 'mnist'. Use one of the ids: {RUN}, mnist-2"
+    response = ask(app, f"{API}/runs/mnist")
+    assert response.status_code == 404
+    assert error_of(response) == f"2 runs are named 'mnist'. Use one of the ids: {RUN}, mnist-2"
 
 
 def test_a_missing_run_is_reported_in_one_sentence(app) -> None:
     for path in (f"{API}/runs/nobody", f"{API}/compare?runs=nobody,{RUN}"):
-        found = ask(app, path)
-        assert found.status_code == 404
-        assert error_of(found) == "Run 'nobody' is not in this store."
+        response = ask(app, path)
+        assert response.status_code == 404
+        assert error_of(response) == "Run 'nobody' is not in this store."
 
 
 def test_the_settings_hide_secrets(folder, store) -> None:
@@ -187,10 +187,10 @@ def test_the_settings_hide_secrets(folder, store) -> None:
     app = app_of(folder, settings=settings)
     for path in ("/settings", "/alerts", "/meta"):
         assert "secretsecret" not in ask(app, API + path).text
-    told = get(app, "/settings")
-    assert told["exporters"] == ["prometheus"]
-    assert "localhost:9999" in told["scrape_config"]
-    names = {one["name"] for one in told["items"]}
+    answer = get(app, "/settings")
+    assert answer["exporters"] == ["prometheus"]
+    assert "localhost:9999" in answer["scrape_config"]
+    names = {setting["name"] for setting in answer["items"]}
     assert {"dashboard.port", "run", "agent.interval_s"} <= names
 
 

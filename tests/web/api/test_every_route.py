@@ -17,20 +17,20 @@ def every(tmp_path_factory) -> list[tuple[str, str]]:
     """Path and method of each route there is, the page's own included."""
     app = app_of(tmp_path_factory.mktemp("empty"))
     described = ask(app, f"{API}/openapi.json").json()
-    found = [
+    routes = [
         (re.sub(r"\{[^}]*\}", "1", path), method.upper())
         for path, methods in described["paths"].items()
         for method in methods
     ]
-    assert len(found) > 25
-    return [*found, ("/", "GET"), ("/runs", "GET"), ("/assets/a.js", "GET"), (f"{API}/openapi.json", "GET")]
+    assert len(routes) > 25
+    return [*routes, ("/", "GET"), ("/runs", "GET"), ("/assets/a.js", "GET"), (f"{API}/openapi.json", "GET")]
 
 
 def test_without_a_token_every_route_and_every_method_is_401(app, every) -> None:
     for path in {path for path, _ in every} - {OPEN}:
         for method in METHODS:
-            found = ask(app, path, method, headers={})
-            assert found.status_code == 401, (method, path)
+            response = ask(app, path, method, headers={})
+            assert response.status_code == 401, (method, path)
 
 
 @pytest.mark.slow
@@ -73,8 +73,10 @@ def test_a_change_by_cookie_from_another_origin_is_403_on_every_route(app, every
 
 def test_an_unknown_method_counts_as_a_change(app) -> None:
     for method in ("DELETE", "PATCH", "TRACE", "PROPFIND", "MADEUP"):
-        found = ask(app, f"{API}/runs/{RUN}/marks", method, headers={**COOKIE, "Origin": "http://evil.test"})
-        assert found.status_code == 403
+        response = ask(
+            app, f"{API}/runs/{RUN}/marks", method, headers={**COOKIE, "Origin": "http://evil.test"}
+        )
+        assert response.status_code == 403
 
 
 def test_the_page_itself_may_change_things_and_so_may_a_program(app) -> None:
@@ -88,9 +90,9 @@ def test_the_page_itself_may_change_things_and_so_may_a_program(app) -> None:
 )
 def test_a_body_that_is_not_json_is_refused(app, kind: str) -> None:
     headers = {**BEARER, "Content-Type": kind}
-    found = ask(app, f"{API}/runs/{RUN}/marks", "PUT", headers=headers, content=b'{"tags": []}')
-    assert found.status_code == 400
-    assert "application/json" in error_of(found)
+    response = ask(app, f"{API}/runs/{RUN}/marks", "PUT", headers=headers, content=b'{"tags": []}')
+    assert response.status_code == 400
+    assert "application/json" in error_of(response)
 
 
 def test_no_get_changes_anything(app, state, every, folder) -> None:
@@ -119,7 +121,7 @@ def test_a_read_only_server_refuses_every_change(folder, store, every) -> None:
     app = app_of(folder, read_only=True)
     for path, method in every:
         if method not in ("GET", "HEAD"):
-            found = ask(app, path, method)
-            assert found.status_code == 405
-            assert "--read-only" in error_of(found)
+            response = ask(app, path, method)
+            assert response.status_code == 405
+            assert "--read-only" in error_of(response)
     assert ask(app, f"{API}/meta").json()["read_only"] is True

@@ -44,25 +44,25 @@ def built(tmp_path: Path, monkeypatch) -> Path:
 def test_no_address_of_the_page_leads_out_of_it(shared, built, name: str) -> None:
     for path in (f"/assets/{quote(name)}", f"/assets/{name}", f"/{quote(name)}", f"/{name}"):
         try:
-            found = raw(shared, path)
+            response = raw(shared, path)
         except httpx.InvalidURL:  # the client itself refuses to send it
             continue
-        assert "SECRET" not in found.text
-        assert "root:" not in found.text
-        assert found.status_code in (200, 403, 404)
-        if found.status_code == 200:
-            assert "THE PAGE" in found.text
+        assert "SECRET" not in response.text
+        assert "root:" not in response.text
+        assert response.status_code in (200, 403, 404)
+        if response.status_code == 200:
+            assert "THE PAGE" in response.text
 
 
 @pytest.mark.parametrize("name", SLY)
 def test_a_run_that_is_named_like_a_path_or_a_query_is_simply_not_there(shared, name: str) -> None:
     for page in ("", "/overview", "/series?keys=loss", "/config", "/logs"):
-        found = raw(shared, f"{API}/runs/{quote(name, safe='')}{page}")
-        assert found.status_code in (200, 400, 404), found.text
-        assert "root:" not in found.text
+        response = raw(shared, f"{API}/runs/{quote(name, safe='')}{page}")
+        assert response.status_code in (200, 400, 404), response.text
+        assert "root:" not in response.text
         # Two dots are taken out of an address by whoever sends it: then it is the list.
-        if found.status_code == 200:
-            assert "/runs/.." not in str(found.url)
+        if response.status_code == 200:
+            assert "/runs/.." not in str(response.url)
 
 
 @pytest.mark.parametrize("name", SLY)
@@ -81,10 +81,10 @@ def test_keys_hosts_filters_and_searches_are_values_and_nothing_else(shared, nam
 
 @pytest.mark.parametrize("sort", ["started; DROP TABLE run", "(SELECT 1)", "__class__", "id", "spark", ""])
 def test_a_list_is_sorted_by_columns_of_a_list_alone(shared, sort: str) -> None:
-    found = ask(shared, f"{API}/runs", params={"sort": sort})
-    assert found.status_code == 400
-    assert "'sort'" in error_of(found)
-    assert "started" in error_of(found)
+    response = ask(shared, f"{API}/runs", params={"sort": sort})
+    assert response.status_code == 400
+    assert "'sort'" in error_of(response)
+    assert "started" in error_of(response)
 
 
 def test_after_all_that_the_store_is_whole_and_nothing_was_written_beside_it(app, folder, tmp_path) -> None:
@@ -109,8 +109,8 @@ def test_a_link_inside_the_store_folder_is_not_followed_for_what_people_add(fold
     target = tmp_path / "target"
     (folder / "page.sqlite").symlink_to(target)
     app = app_of(folder)
-    found = ask(app, f"{API}/runs/{RUN}/marks", "PUT", headers=BEARER, json={"tags": ["a"]})
-    assert found.status_code == 409
+    response = ask(app, f"{API}/runs/{RUN}/marks", "PUT", headers=BEARER, json={"tags": ["a"]})
+    assert response.status_code == 409
     assert not target.exists()
 
 
@@ -121,9 +121,9 @@ def test_built_files_are_served_by_their_names(app, built) -> None:
     icon = raw(app, "/favicon.svg")
     assert (icon.text, icon.headers["cache-control"]) == ("<svg/>", "no-store")
     for path in ("/", "/runs", f"/run/{RUN}/steps", "/anything/at/all"):
-        found = raw(app, path)
-        assert "THE PAGE" in found.text
-        assert found.headers["cache-control"] == "no-store"
+        response = raw(app, path)
+        assert "THE PAGE" in response.text
+        assert response.headers["cache-control"] == "no-store"
     assert raw(app, "/assets/other.js").status_code == 404
     assert raw(app, f"{API}/nothing").status_code == 404
     assert raw(app, "/runs", "POST").status_code == 405
@@ -142,6 +142,6 @@ def test_under_a_base_path_the_page_says_so_and_both_kinds_of_proxies_are_unders
 
 def test_without_a_built_page_the_api_is_pointed_to(app, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(routes_page, "PAGE_FOLDER", tmp_path / "not there")
-    found = raw(app, "/")
-    assert "The page is not built" in found.text
-    assert f"{API}/openapi.json" in found.text
+    response = raw(app, "/")
+    assert "The page is not built" in response.text
+    assert f"{API}/openapi.json" in response.text

@@ -19,13 +19,13 @@ def put(app, name: str, **fields):
 
 
 def rules(app) -> dict[str, dict]:
-    return {one["name"]: one for one in get(app, "/alerts")["rules"]}
+    return {rule["name"]: rule for rule in get(app, "/alerts")["rules"]}
 
 
 def check(app, when: str, run: str | None = RUN) -> dict:
-    found = ask(app, CHECK, "POST", json={"when": when, **({"run": run} if run else {})})
-    assert found.status_code == 200, found.text
-    return found.json()
+    response = ask(app, CHECK, "POST", json={"when": when, **({"run": run} if run else {})})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def test_a_rule_is_created_listed_changed_and_deleted(app, folder) -> None:
@@ -38,15 +38,15 @@ def test_a_rule_is_created_listed_changed_and_deleted(app, folder) -> None:
     assert put(app, "slow", **fields).status_code == 204
     [kept] = PageRules(folder).read().rules
     assert (kept.rule.for_s, kept.rule.channels) == (60.0, ("slack",))
-    told = rules(app)["slow"]
-    assert (told["origin"], told["condition"], told["for"]) == ("page", fields["when"], "60s")
+    rule = rules(app)["slow"]
+    assert (rule["origin"], rule["condition"], rule["for"]) == ("page", fields["when"], "60s")
     assert put(app, "slow", when="loss > 1").status_code == 204
     assert (rules(app)["slow"]["condition"], rules(app)["slow"]["for"]) == ("loss > 1", "")
     assert ask(app, f"{RULES}/slow", "DELETE").status_code == 204
     assert "slow" not in rules(app)
-    found = ask(app, f"{RULES}/slow", "DELETE")
-    assert found.status_code == 404
-    assert "slow" in error_of(found)
+    response = ask(app, f"{RULES}/slow", "DELETE")
+    assert response.status_code == 404
+    assert "slow" in error_of(response)
 
 
 def test_a_usual_rule_is_switched_off_and_on_and_nothing_is_left_of_that(app, folder) -> None:
@@ -65,8 +65,8 @@ def test_a_rule_that_the_configuration_switches_off_is_switched_on(folder, store
     assert put(app, "gpu_hot", enabled=True).status_code == 204
     assert rules(app)["gpu_hot"]["enabled"] is True
     assert put(app, "val%2Floss", enabled=False).status_code == 204
-    told = rules(app)["val/loss"]
-    assert (told["origin"], told["enabled"]) == ("configuration", False)
+    rule = rules(app)["val/loss"]
+    assert (rule["origin"], rule["enabled"]) == ("configuration", False)
 
 
 def test_a_rule_of_the_page_takes_the_place_of_a_usual_one_until_it_is_deleted(app) -> None:
@@ -96,9 +96,9 @@ def test_a_rule_of_the_page_takes_the_place_of_a_usual_one_until_it_is_deleted(a
     ],
 )
 def test_what_makes_no_sense_is_refused_and_said(app, folder, fields: dict, said: str) -> None:
-    found = put(app, "odd", **fields)
-    assert found.status_code == 400
-    assert said in error_of(found)
+    response = put(app, "odd", **fields)
+    assert response.status_code == 400
+    assert said in error_of(response)
     assert not (folder / "rules.json").exists()
 
 
@@ -106,27 +106,27 @@ def test_what_makes_no_sense_is_refused_and_said(app, folder, fields: dict, said
     "name", ["x" * 101, "%20x", "a%0Ab", "a%1Bb", "%E2%80%AE", "..%2F..%2Fetc", "%2e%2e"]
 )
 def test_a_name_is_data_and_never_a_path(app, folder, name: str) -> None:
-    before = {one.name for one in folder.parent.rglob("*")}
-    found = put(app, name, when="loss > 1")
-    assert found.status_code in (204, 400, 404, 405)
-    assert {one.name for one in folder.parent.rglob("*")} - before <= {"rules.json", "rules.lock"}
+    before = {path.name for path in folder.parent.rglob("*")}
+    response = put(app, name, when="loss > 1")
+    assert response.status_code in (204, 400, 404, 405)
+    assert {path.name for path in folder.parent.rglob("*")} - before <= {"rules.json", "rules.lock"}
 
 
 def test_there_are_at_most_two_hundred(app, folder) -> None:
     many = [{"name": f"r{number}", "when": "loss > 1"} for number in range(MAX_RULES)]
     (folder / "rules.json").write_text(json.dumps({"rules": many}))
-    found = put(app, "one_more", when="loss > 1")
-    assert found.status_code == 400
-    assert "200" in error_of(found)
+    response = put(app, "one_more", when="loss > 1")
+    assert response.status_code == 400
+    assert "200" in error_of(response)
     assert put(app, "r7", when="loss > 2").status_code == 204
 
 
 def test_a_damaged_file_is_reported_and_the_other_alerts_are_shown(app, folder) -> None:
     (folder / "rules.json").write_text("{")
-    told = get(app, "/alerts")
-    assert "cannot be read" in told["rules_trouble"]
-    assert len(told["open"]) == 1
-    assert str(folder) not in json.dumps(told)
+    answer = get(app, "/alerts")
+    assert "cannot be read" in answer["rules_trouble"]
+    assert len(answer["open"]) == 1
+    assert str(folder) not in json.dumps(answer)
 
 
 def test_the_page_itself_may_change_rules_and_another_origin_may_not(app) -> None:
@@ -145,9 +145,9 @@ def test_a_read_only_server_keeps_no_rule(folder, store) -> None:
 
 
 def test_a_condition_is_tried_in_a_run(app) -> None:
-    told = check(app, "loss > 0.4 and step_seconds > 0")
-    assert (told["ok"], told["fault"], told["keys"]) == (True, None, ["loss", "step_seconds"])
-    now = told["now"]
+    answer = check(app, "loss > 0.4 and step_seconds > 0")
+    assert (answer["ok"], answer["fault"], answer["keys"]) == (True, None, ["loss", "step_seconds"])
+    now = answer["now"]
     assert (now["is_true"], now["subjects"], now["true"], now["live"]) == (True, 2, 2, False)
     assert (now["key"], now["value"], now["threshold"]) == ("loss", 0.5, 0.4)
     assert check(app, "loss > 0.6")["now"]["is_true"] is False
@@ -160,11 +160,11 @@ def test_a_condition_is_tried_with_the_baseline_of_the_run(app) -> None:
 
 
 def test_what_a_run_does_not_have_is_doubted_and_not_known(app) -> None:
-    told = check(app, "los > 1")
-    assert told["ok"]
-    assert told["doubts"] == ["There is no metric 'los'; did you mean 'loss'?"]
-    assert told["now"]["is_true"] is None
-    assert told["now"]["value"] is None
+    answer = check(app, "los > 1")
+    assert answer["ok"]
+    assert answer["doubts"] == ["There is no metric 'los'; did you mean 'loss'?"]
+    assert answer["now"]["is_true"] is None
+    assert answer["now"]["value"] is None
 
 
 @pytest.mark.parametrize(
@@ -180,15 +180,15 @@ def test_what_a_run_does_not_have_is_doubted_and_not_known(app) -> None:
     ],
 )
 def test_an_error_is_reported_with_its_position(app, when: str, wrong: str) -> None:
-    told = check(app, when, run=None)
-    assert told["ok"] is False
-    assert told["fault"]["message"]
-    assert when[told["fault"]["begin"] : told["fault"]["end"]] == wrong
+    answer = check(app, when, run=None)
+    assert answer["ok"] is False
+    assert answer["fault"]["message"]
+    assert when[answer["fault"]["begin"] : answer["fault"]["end"]] == wrong
 
 
 def test_without_a_run_a_condition_is_read_and_not_judged(app) -> None:
-    told = check(app, "p50(loss, 2m) > 1", run=None)
-    assert (told["ok"], told["written"], told["now"]) == (True, "median(loss, 2m) > 1", None)
+    answer = check(app, "p50(loss, 2m) > 1", run=None)
+    assert (answer["ok"], answer["written"], answer["now"]) == (True, "median(loss, 2m) > 1", None)
 
 
 def test_a_run_that_is_not_there_is_not_found_and_a_long_condition_is_refused(app) -> None:

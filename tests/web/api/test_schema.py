@@ -46,9 +46,11 @@ def cases(schema, mode: str):
     """One case of any operation."""
     from schemathesis import GenerationMode
 
-    found = [result.ok() for result in schema.get_all_operations()]
-    assert len(found) > 25
-    return st.one_of([operation.as_strategy(generation_mode=GenerationMode(mode)) for operation in found])
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) > 25
+    return st.one_of(
+        [operation.as_strategy(generation_mode=GenerationMode(mode)) for operation in operations]
+    )
 
 
 @pytest.mark.slow
@@ -76,13 +78,13 @@ def test_no_generated_request_causes_a_server_error(served, mode: str) -> None:
         ):
             content["json"] = case.body
         try:
-            found = send(
+            response = send(
                 case.method, path, params=_flat(case.query), headers={**headers, **BEARER}, **content
             )
         except (httpx.InvalidURL, ValueError, UnicodeError):  # what no client can send
             return
-        statuses.add(found.status_code)
-        assert found.status_code in FINE, (case.method, path, case.query, content, found.text)
+        statuses.add(response.status_code)
+        assert response.status_code in FINE, (case.method, path, case.query, content, response.text)
 
     check()
     assert 200 in statuses
@@ -103,11 +105,11 @@ def _ascii(value: object) -> str:
 
 def _flat(query) -> list[tuple[str, str]]:
     """Parameters as an address has them."""
-    found = []
+    pairs = []
     for name, value in dict(query or {}).items():
-        for one in value if isinstance(value, list) else [value]:
-            text = str(one).lower() if isinstance(one, bool) else str(one)
-            found.append(
+        for element in value if isinstance(value, list) else [value]:
+            text = str(element).lower() if isinstance(element, bool) else str(element)
+            pairs.append(
                 (str(name).encode("utf-8", "replace").decode(), text.encode("utf-8", "replace").decode())
             )
-    return found
+    return pairs

@@ -24,15 +24,15 @@ def test_a_position_comes_back_as_it_was(counts, event_id: int, at_ms: int, mark
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_position_or_none(text: str) -> None:
-    found = cursor.decode("run", text)
-    assert found is None or isinstance(found, Position)
+    position = cursor.decode("run", text)
+    assert position is None or isinstance(position, Position)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_behind_the_right_mark_are_a_position_or_none(raw: bytes) -> None:
     packed = cursor._checksum("run") + raw
-    found = cursor.decode("run", base64.urlsafe_b64encode(packed).decode().rstrip("="))
-    assert found is None or len(found.counts) <= 1_000_000
+    position = cursor.decode("run", base64.urlsafe_b64encode(packed).decode().rstrip("="))
+    assert position is None or len(position.counts) <= 1_000_000
 
 
 def test_series_that_are_logged_together_take_the_room_of_one() -> None:

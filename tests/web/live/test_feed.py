@@ -37,12 +37,17 @@ def cursor_now(state) -> str:
         return cursor_of(state, opened, run, opened.reader.counters(run.id))
 
 
-def told(messages: list[Message], event: str) -> list[dict]:
-    return [json.loads(one.text) for one in messages if one.event == event]
+def payloads(messages: list[Message], event: str) -> list[dict]:
+    return [json.loads(message.text) for message in messages if message.event == event]
 
 
 def values(messages: list[Message]) -> list[float]:
-    return [value for one in told(messages, "points") for part in one["series"] for value in part["values"]]
+    return [
+        value
+        for points in payloads(messages, "points")
+        for part in points["series"]
+        for value in part["values"]
+    ]
 
 
 def test_a_client_gets_a_cursor_first_and_then_what_is_new(state, store) -> None:
@@ -56,18 +61,18 @@ def test_a_client_gets_a_cursor_first_and_then_what_is_new(state, store) -> None
     messages = asyncio.run(follow())
     assert messages[0].event == "hello"
     assert set(json.loads(messages[0].text)) == {"now", "cursor", "heartbeat_s"}
-    [points] = told(messages, "points")
+    [points] = payloads(messages, "points")
     assert points["run"] == RUN
-    [one] = points["series"]
-    assert (one["key"], one["rank"], one["axis"], one["values"]) == (
+    [series] = points["series"]
+    assert (series["key"], series["rank"], series["axis"], series["values"]) == (
         "loss",
         0,
         "step",
         [2000.0, 2001.0, 2002.0],
     )
-    assert one["steps"] == [2000, 2001, 2002]
-    assert one["times"][0] == (BEGUN_NS + 3000 * NS) / 1e9 + 0.01
-    assert [json.loads(one.text)["id"] for one in messages if one.event == "run"] == [RUN]
+    assert series["steps"] == [2000, 2001, 2002]
+    assert series["times"][0] == (BEGUN_NS + 3000 * NS) / 1e9 + 0.01
+    assert [json.loads(message.text)["id"] for message in messages if message.event == "run"] == [RUN]
 
 
 @pytest.mark.parametrize("cuts", [[0, 10], [0, 3, 7, 10], list(range(11))])
@@ -89,9 +94,9 @@ def test_a_client_that_reconnects_with_a_cursor_gets_every_point_once_also_from_
             return messages
 
         messages = asyncio.run(visit())
-        assert told(messages, "resync") == []
+        assert payloads(messages, "resync") == []
         got += values(messages)
-        since = next(one.cursor for one in reversed(messages) if one.cursor)
+        since = next(message.cursor for message in reversed(messages) if message.cursor)
     assert got == [3000.0 + number for number in range(10)]
     state.close()
 
@@ -137,7 +142,7 @@ def test_machine_points_come_with_the_step_that_was_in_progress(state, store) ->
             await state.feed.poll()
         return client.drain()
 
-    parts = [part for one in told(asyncio.run(follow()), "points") for part in one["series"]]
+    parts = [part for points in payloads(asyncio.run(follow()), "points") for part in points["series"]]
     assert [(part["axis"], part["device"], part["steps"]) for part in parts] == [
         ("seconds", "gpu0", [5000]),
         ("seconds", "gpu0", [5001]),
@@ -145,7 +150,7 @@ def test_machine_points_come_with_the_step_that_was_in_progress(state, store) ->
 
 
 def test_alerts_findings_events_and_notes_are_sent_when_they_change(state, store) -> None:
-    found = {
+    finding = {
         "id": "a.b",
         "key": "a.b",
         "severity": "warning",
@@ -160,7 +165,7 @@ def test_alerts_findings_events_and_notes_are_sent_when_they_change(state, store
             number = store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", BEGUN_NS, {}))
             store.put_event(RUN, Event("checkpoint", BEGUN_NS + NS, 7, 0, "s2", {"path": "a.pt"}))
             store.put_event(RUN, Event("console", BEGUN_NS + NS, 7, 0, "s2", {"text": "no moment"}))
-            store.put_finding(RUN, found, BEGUN_NS)
+            store.put_finding(RUN, finding, BEGUN_NS)
         await state.feed.poll()
         first = client.drain()
         await state.feed.poll()
@@ -171,11 +176,11 @@ def test_alerts_findings_events_and_notes_are_sent_when_they_change(state, store
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
-    assert [one["rule"] for one in told(first, "alert")] == ["gpu_hot"]
-    assert [one["id"] for one in told(first, "finding")] == ["a.b"]
-    assert [(one["kind"], one["step"]) for one in told(first, "mark")] == [("checkpoint", 7)]
-    assert {one.event for one in quiet} <= {"run"}
-    assert [one["resolved"] for one in told(last, "alert")] == [(BEGUN_NS + 9 * NS) / 1e9]
+    assert [alert["rule"] for alert in payloads(first, "alert")] == ["gpu_hot"]
+    assert [finding["id"] for finding in payloads(first, "finding")] == ["a.b"]
+    assert [(mark["kind"], mark["step"]) for mark in payloads(first, "mark")] == [("checkpoint", 7)]
+    assert {message.event for message in quiet} <= {"run"}
+    assert [alert["resolved"] for alert in payloads(last, "alert")] == [(BEGUN_NS + 9 * NS) / 1e9]
 
 
 def test_a_client_that_reconnects_gets_what_changed_meanwhile(folder, store) -> None:
@@ -188,8 +193,8 @@ def test_a_client_that_reconnects_gets_what_changed_meanwhile(folder, store) -> 
         store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", BEGUN_NS + 101 * NS, {}))
         store.put_event(RUN, Event("checkpoint", BEGUN_NS + 101 * NS, 7, 0, "s2", {}))
     messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
-    assert [one["rule"] for one in told(messages, "alert")] == ["gpu_hot"]
-    assert [one["kind"] for one in told(messages, "mark")] == ["checkpoint"]
+    assert [alert["rule"] for alert in payloads(messages, "alert")] == ["gpu_hot"]
+    assert [mark["kind"] for mark in payloads(messages, "mark")] == ["checkpoint"]
     state.close()
 
 
@@ -210,18 +215,18 @@ def test_a_polling_client_gets_an_alert_once(folder, store) -> None:
     since = get(app, f"/runs/{RUN}")["cursor"]
     with store.transaction():
         store.alert_book.fire(OpenAlert(RUN, "gpu_hot", "warning", "Hot.", time.time_ns(), {}))
-    found = []
+    kinds = []
     for _ in range(3):
-        told_now = get(app, f"/delta?run={RUN}&keys=loss&wait=0&since={since}")
-        since = told_now["cursor"]
-        found.append([one["event"] for one in told_now["events"]])
-    assert found == [["alert"], [], []]
+        polled = get(app, f"/delta?run={RUN}&keys=loss&wait=0&since={since}")
+        since = polled["cursor"]
+        kinds.append([event["event"] for event in polled["events"]])
+    assert kinds == [["alert"], [], []]
 
 
 @pytest.mark.parametrize("since", ["nonsense", "AAAA", "t12", "💥"])
 def test_an_unknown_cursor_causes_a_resync(state, store, since: str) -> None:
     messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
-    assert [one.event for one in messages] == ["hello", "resync"]
+    assert [message.event for message in messages] == ["hello", "resync"]
 
 
 def test_a_client_is_informed_once_that_its_run_was_deleted(state, store, folder) -> None:
@@ -234,7 +239,7 @@ def test_a_client_is_informed_once_that_its_run_was_deleted(state, store, folder
         await state.feed.poll()
         return client.drain()
 
-    assert told(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
+    assert payloads(asyncio.run(follow()), "resync") == [{"why": "The run is no longer in the store."}]
 
 
 def test_too_many_points_cause_a_resync_but_not_too_often(folder, store, monkeypatch) -> None:
@@ -246,28 +251,28 @@ def test_too_many_points_cause_a_resync_but_not_too_often(folder, store, monkeyp
     async def follow():
         client = await state.feed.join(RUN, KEYS, None)
         client.drain()
-        found = []
+        kinds = []
         for number in range(8):
             log(store, 6000 + 20 * number, 20)
             clock[0] += NS
             await state.feed.poll()
-            found.append([one.event for one in client.drain() if one.event != "run"])
+            kinds.append([message.event for message in client.drain() if message.event != "run"])
         log(store, 9000, 2)
         clock[0] += NS
         await state.feed.poll()
-        found.append([one.event for one in client.drain() if one.event != "run"])
+        kinds.append([message.event for message in client.drain() if message.event != "run"])
         log(store, 9002, 2)
         await state.feed.poll()
-        found.append([one.event for one in client.drain() if one.event != "run"])
-        return found
+        kinds.append([message.event for message in client.drain() if message.event != "run"])
+        return kinds
 
-    found = asyncio.run(follow())
-    assert found[:8] == [["resync"], [], [], [], [], ["resync"], [], []]
+    kinds = asyncio.run(follow())
+    assert kinds[:8] == [["resync"], [], [], [], [], ["resync"], [], []]
     # One more when it is over: what came in between is to be read, too.
-    assert found[8:] == [["resync"], ["points"]]
+    assert kinds[8:] == [["resync"], ["points"]]
     missed = asyncio.run(state.feed.join(RUN, KEYS, "")).drain()
     # The row was sent to the other client, and is not sent again before it changes.
-    assert [one.event for one in missed] == ["hello", "run"]
+    assert [message.event for message in missed] == ["hello", "run"]
     state.close()
 
 
@@ -282,10 +287,10 @@ def test_a_row_that_changes_again_within_a_second_is_sent_when_it_is_over(state,
         for step in (7000, 7001):
             log(store, step, 1)
             await state.feed._poll_if_changed()
-            sent.append([row["step"] for row in told(client.drain(), "run")])
+            sent.append([row["step"] for row in payloads(client.drain(), "run")])
         clock[0] += 2 * NS
         await state.feed._poll_if_changed()  # nothing was written since
-        sent.append([row["step"] for row in told(client.drain(), "run")])
+        sent.append([row["step"] for row in payloads(client.drain(), "run")])
         return sent
 
     assert asyncio.run(follow()) == [[7000], [], [7001]]
@@ -297,7 +302,7 @@ def test_a_client_that_missed_too_many_points_gets_a_resync(folder, store, monke
     monkeypatch.setattr(live_run, "MAX_POINTS", 10)
     log(store, 6000, 20)
     messages = asyncio.run(state.feed.join(RUN, KEYS, since)).drain()
-    assert [one.event for one in messages] == ["hello", "resync"]
+    assert [message.event for message in messages] == ["hello", "resync"]
     state.close()
 
 
@@ -316,7 +321,7 @@ def test_the_row_of_a_run_is_sent_at_most_once_a_second(folder, store) -> None:
             log(store, 7000 + number, 1)
             clock[0] += NS // 4
             await state.feed.poll()
-            counts.append(len(told(client.drain(), "run")))
+            counts.append(len(payloads(client.drain(), "run")))
         return counts
 
     assert sum(asyncio.run(follow())) == 2
@@ -335,10 +340,10 @@ def test_clients_of_the_list_get_changed_rows_and_the_number_of_runs(state, stor
         return first, quiet, client.drain()
 
     first, quiet, last = asyncio.run(follow())
-    assert [one.event for one in first] == ["hello", "runs"]
-    assert told(first, "runs") == [{"changed": [], "total": 1}]
+    assert [message.event for message in first] == ["hello", "runs"]
+    assert payloads(first, "runs") == [{"changed": [], "total": 1}]
     assert quiet == []
-    [news] = told(last, "runs")
+    [news] = payloads(last, "runs")
     assert ([row["id"] for row in news["changed"]], news["total"]) == (["new-1"], 2)
 
 
@@ -352,7 +357,7 @@ def test_clients_of_the_list_get_changes_from_shortly_before_another_client_join
         await state.feed.poll()
         return client.drain()
 
-    [news] = told(asyncio.run(follow()), "runs")
+    [news] = payloads(asyncio.run(follow()), "runs")
     assert [row["id"] for row in news["changed"]] == ["new-1"]
 
 
@@ -376,9 +381,9 @@ def test_one_poll_serves_all_clients_and_those_of_the_same_keys_share_the_text(
 
     every, other = asyncio.run(follow())
     assert len(reads) == 1
-    texts = {id(one.text) for messages in every for one in messages if one.event == "points"}
+    texts = {id(message.text) for messages in every for message in messages if message.event == "points"}
     assert len(texts) == 1
-    assert told(other, "points") == []
+    assert payloads(other, "points") == []
 
 
 def test_a_run_that_is_not_there_cannot_be_followed(state) -> None:
@@ -477,10 +482,10 @@ def test_a_server_that_ends_ends_its_streams(state, store) -> None:
 def test_delta_answers_at_once_where_there_is_something_and_says_nothing_twice(folder, store) -> None:
     state, app = state_and_app(folder)
     first = get(app, f"/delta?run={RUN}&keys=loss")
-    assert [one["event"] for one in first["events"]] == ["hello"]
+    assert [event["event"] for event in first["events"]] == ["hello"]
     log(store, 8000, 2)
     second = get(app, f"/delta?run={RUN}&keys=loss&since={first['cursor']}")
-    assert [one["event"] for one in second["events"]] == ["points"]
+    assert [event["event"] for event in second["events"]] == ["points"]
     third = get(app, f"/delta?run={RUN}&keys=loss&since={second['cursor']}&wait=0")
     assert third["events"] == []
     assert ask(app, f"{API}/delta?run={RUN}&wait=21").status_code == 400
@@ -505,8 +510,8 @@ def test_delta_waits_for_what_comes(folder, store) -> None:
             await state.feed.poll()
             return (await asking).json()
 
-    found = asyncio.run(wait())
-    assert found["events"][0]["data"]["series"][0]["values"] == [8000.0, 8001.0]
+    answer = asyncio.run(wait())
+    assert answer["events"][0]["data"]["series"][0]["values"] == [8000.0, 8001.0]
     assert state.feed.client_count == 0
     state.close()
 

@@ -33,7 +33,7 @@ def serve(folder: Path) -> Iterator[Serve]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*flags: object, store: Path = folder, **environment: str) -> subprocess.Popen[str]:
-        port = () if any(str(one).startswith(("--port", "--unix")) for one in flags) else ("--port", "0")
+        port = () if any(str(flag).startswith(("--port", "--unix")) for flag in flags) else ("--port", "0")
         known = {name: value for name, value in os.environ.items() if name != "SSH_CONNECTION"}
         process = subprocess.Popen(
             [sys.executable, "-m", "stepscope", "serve", "--store", str(store), *port, *map(str, flags)],
@@ -73,11 +73,11 @@ def raw(link: str, text: str) -> bytes:
     address = httpx.URL(link)
     with socket.create_connection((address.host, address.port), timeout=10) as connection:
         connection.sendall(text.encode().replace(b"\n", b"\r\n"))
-        found = b""
+        received = b""
         with contextlib.suppress(ConnectionError):
             while part := connection.recv(65536):
-                found += part
-        return found
+                received += part
+        return received
 
 
 def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_a_signal(
@@ -102,15 +102,15 @@ def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_
 
     with client_of(link) as client:
         assert client.get(f"{API}/runs").json()["total"] == 1
-        found = client.get(link, headers={"Authorization": ""})
-        assert found.status_code == 303
-        assert "server" not in found.headers
+        response = client.get(link, headers={"Authorization": ""})
+        assert response.status_code == 303
+        assert "server" not in response.headers
         assert client.get(f"{API}/health", headers={"Authorization": ""}).json() == {"status": "ok"}
 
     # What only bytes on a wire can say: a target that names a host, two hosts, none, and ways out.
     bearer = f"Authorization: Bearer {token}\nConnection: close\n"
     home = f"Host: 127.0.0.1:{port}\n"
-    for request, wanted in (
+    for request, status in (
         (f"GET {API}/meta HTTP/1.1\n{home}{bearer}\n", b"200"),
         (f"GET http://evil.test{API}/meta HTTP/1.1\n{home}{bearer}\n", b"403"),
         (f"GET http://127.0.0.1:{port}{API}/meta HTTP/1.1\n{home}{bearer}\n", b"403"),
@@ -126,7 +126,7 @@ def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_
     ):
         answer = raw(link, request)
         head, _, body = answer.partition(b"\r\n\r\n")
-        assert head.split(b" ")[1].startswith(wanted), request
+        assert head.split(b" ")[1].startswith(status), request
         assert b"import" not in body
         assert b"root:" not in body
         assert b"uvicorn" not in head.lower()
@@ -283,8 +283,8 @@ def test_a_stream_continues_after_the_server_was_killed_and_restarted(folder, se
             if not headers:
                 next(events_of(lines, "hello"))
                 log(0)
-            for found, data in events_of(lines, "points"):
-                identity = found
+            for event, data in events_of(lines, "points"):
+                identity = event
                 got.extend(value for part in data["series"] for value in part["values"])
                 if len(got) >= count:
                     break
@@ -324,13 +324,13 @@ def test_word_of_a_server_that_has_died_or_is_not_ours_is_not_believed(folder) -
     SqliteStore(folder / "store.sqlite").close()
     assert find_server(folder) is None
     alive = {"pid": os.getpid(), "start_ticks": 1, "boot_id": None, "namespace": None}
-    told = {
+    record = {
         "address": "http://127.0.0.1:1",
         "token_file": None,
         "host": os.uname().nodename,
         "process": alive,
     }
-    for content in ("", "[]", "{}", json.dumps(told), json.dumps({**told, "host": "elsewhere"})):
+    for content in ("", "[]", "{}", json.dumps(record), json.dumps({**record, "host": "elsewhere"})):
         (folder / "server.json").write_text(content)
         assert find_server(folder) is None
 

@@ -28,9 +28,9 @@ assert "fastapi" not in sys.modules
 def ended(folder: Path, until):
     """Ends the server of the folder, which outlives the training that started it."""
     yield
-    found = find_server(folder)
-    if found is not None:
-        os.kill(found.pid, signal.SIGTERM)
+    server = find_server(folder)
+    if server is not None:
+        os.kill(server.pid, signal.SIGTERM)
         until(lambda: find_server(folder) is None)
 
 
@@ -80,9 +80,9 @@ class Clock:
         return IdleTimer(state, lambda: self.asked_s, lambda: self.now_s)
 
 
-def put(store, one: Process) -> None:
+def put(store, process_row: Process) -> None:
     with store.transaction():
-        store.put_process(one)
+        store.put_process(process_row)
 
 
 def test_a_server_ends_some_time_after_the_last_run_and_the_last_request(folder, store) -> None:

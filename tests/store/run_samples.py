@@ -1,4 +1,4 @@
-"""Short ways to tell a store things, and to compare what it gives back."""
+"""Processes, sources and series that tests write to a store, and comparisons of what is read back."""
 
 from collections.abc import Sequence
 
@@ -78,13 +78,13 @@ def bits(values: Sequence[float] | Floats) -> list[int]:
     return np.ascontiguousarray(values, np.float64).view(np.int64).tolist()
 
 
-def assert_tells(found: Buckets, x: Ints, values: Floats, most: int, low: int, high: int) -> None:
+def assert_buckets_match(buckets: Buckets, x: Ints, values: Floats, most: int, low: int, high: int) -> None:
     """Compares buckets with what a loop over all points makes of them."""
     low, high = max(low, int(x.min())), min(high, int(x.max()))
     if low > high:
-        assert len(found) == 0
+        assert len(buckets) == 0
         return
-    width = found.width
+    width = buckets.width
     assert width & (width - 1) == 0
     assert _needed(low, high, width) <= max(most, 2 if low < 0 <= high else 1)
     assert width == 1 or _needed(low, high, width // 2) > most, "narrower buckets would have done"
@@ -92,24 +92,24 @@ def assert_tells(found: Buckets, x: Ints, values: Floats, most: int, low: int, h
     for at, value in zip(x.tolist(), values.tolist(), strict=True):
         if low // width <= at // width <= high // width:
             groups.setdefault(at // width * width, []).append(value)
-    assert found.starts.tolist() == sorted(groups)
-    for at, start in enumerate(found.starts.tolist()):
-        _assert_bucket_tells(found, at, np.array(groups[start]))
+    assert buckets.starts.tolist() == sorted(groups)
+    for at, start in enumerate(buckets.starts.tolist()):
+        _assert_bucket_matches(buckets, at, np.array(groups[start]))
 
 
 def _needed(low: int, high: int, width: int) -> int:
     return high // width - low // width + 1
 
 
-def _assert_bucket_tells(found: Buckets, at: int, members: Floats) -> None:
+def _assert_bucket_matches(buckets: Buckets, at: int, members: Floats) -> None:
     finite = members[np.isfinite(members)]
-    assert found.count[at] == len(members)
-    assert found.nonfinite[at] == len(members) - len(finite)
-    np.testing.assert_equal(found.last[at], members[-1])
+    assert buckets.count[at] == len(members)
+    assert buckets.nonfinite[at] == len(members) - len(finite)
+    np.testing.assert_equal(buckets.last[at], members[-1])
     if len(finite) == 0:
-        assert np.isnan([found.minimum[at], found.maximum[at], found.mean[at]]).all()
+        assert np.isnan([buckets.minimum[at], buckets.maximum[at], buckets.mean[at]]).all()
         return
-    assert found.minimum[at] == finite.min()
-    assert found.maximum[at] == finite.max()
+    assert buckets.minimum[at] == finite.min()
+    assert buckets.maximum[at] == finite.max()
     scale = np.abs(finite).max()
-    assert abs(found.mean[at] - finite.mean()) <= 1e-9 * scale
+    assert abs(buckets.mean[at] - finite.mean()) <= 1e-9 * scale
