@@ -58,7 +58,7 @@ def test_a_mount_point_may_have_any_name(listed, escaped, point):
     assert kind_of(Path(point + "x"), mounts) == "ext4"
 
 
-def test_a_name_that_is_not_text_is_told_apart_too(tmp_path):
+def test_a_name_that_is_not_text_is_distinguished_too(tmp_path):
     mounts = tmp_path / "mountinfo"
     mounts.write_bytes(LINE.format(point="/raw", kind="nfs").encode().replace(b"/raw", b"/raw\xff"))
     assert kind_of(Path("/raw\udcff/run"), mounts) == "nfs"
@@ -81,7 +81,7 @@ def test_where_there_is_no_list_nothing_is_known(tmp_path):
     assert kind_of(tmp_path, tmp_path / "missing") is None
 
 
-def test_an_empty_list_says_nothing(tmp_path):
+def test_an_empty_mount_list_gives_no_file_system(tmp_path):
     (tmp_path / "mountinfo").touch()
     assert kind_of(tmp_path, tmp_path / "mountinfo") is None
 

@@ -47,7 +47,7 @@ with stepscope.TrainingMonitor(sys.argv[1], run="r") as monitor:
 """
 
 
-def test_a_nan_loss_is_reported_while_the_training_goes_on(
+def test_a_nan_loss_is_reported_while_the_training_continues(
     folder: Path, settings: Path, receiver: Receiver, until
 ) -> None:
     with stepscope.TrainingMonitor(str(settings), run="r", directory=folder) as monitor:

@@ -55,7 +55,7 @@ def test_what_is_under_the_pointer_is_read_out(metrics):
     assert metrics.evaluate("window.__stepscope.sync.crosshair") == pytest.approx(STEPS / 2, abs=STEPS / 50)
 
 
-def test_values_that_are_no_numbers_are_marked_and_counted(look):
+def test_values_that_are_not_numbers_are_marked_and_counted(look):
     page = look(f"/run/{LIVE}/metrics?q=val/loss")
     is_drawn(page, "chart-val/loss")
     assert sum(lines(page, "chart-val/loss")[0]["nonfinite"]) == 2

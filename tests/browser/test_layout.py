@@ -112,7 +112,7 @@ def test_a_long_name_and_a_long_key_leave_room_in_the_tables_of_a_comparison(tro
         assert table.evaluate(LEAVING, "td, tbody th") == [], name
 
 
-def test_the_labels_of_percentiles_do_not_lie_over_each_other(troubled, open_page):
+def test_the_labels_of_percentiles_do_not_overlap(troubled, open_page):
     page = open_page(troubled, f"/run/{LONG}/steps")
     labels = page.get_by_test_id("step-histogram").locator("text.name")
     labels.nth(2).wait_for()
@@ -149,7 +149,7 @@ def test_targets_are_shown_only_of_runs_that_have_them(served, open_page, width)
     assert other.get_by_test_id("targets").count() == 0
 
 
-def test_the_marks_of_a_long_run_lie_side_by_side_in_their_lane(troubled, open_page):
+def test_the_marks_of_a_long_run_do_not_overlap_in_their_lane(troubled, open_page):
     page = open_page(troubled, f"/run/{LONG}")
     lane = page.get_by_test_id("events")
     lane.scroll_into_view_if_needed()
@@ -170,7 +170,7 @@ def test_a_chart_with_nan_has_its_left_axis(troubled, open_page, run):
 
 
 @pytest.mark.parametrize("width", [1440, 1024, 390])
-def test_the_parts_of_an_alert_lie_beside_each_other(troubled, open_page, width):
+def test_the_parts_of_an_alert_are_side_by_side(troubled, open_page, width):
     page = open_page(troubled, "/alerts", phone=width == 390)
     page.set_viewport_size({"width": width, "height": 900})
     row = page.locator("[data-testid^=alert-]").first

@@ -57,7 +57,7 @@ def test_an_unknown_run_says_that_there_is_none(served, open_page):
     page.get_by_test_id("run-filter").wait_for()
 
 
-def test_an_unknown_page_says_so_and_leads_out(look):
+def test_an_unknown_page_has_a_message_and_a_link_home(look):
     page = look("/nowhere")
     page.get_by_role("heading", name="There is no such page").wait_for()
     page.get_by_role("navigation", name="Other pages").get_by_role("link", name="All runs").click()

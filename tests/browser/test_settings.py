@@ -37,7 +37,7 @@ def test_the_command_for_programs_reads_the_token_from_its_file(served, open_pag
     assert token not in page.content()
 
 
-def test_a_new_token_shuts_others_out_and_this_browser_goes_on(tmp_path, serve, open_page, browser):
+def test_a_new_token_shuts_others_out_and_this_browser_continues(tmp_path, serve, open_page, browser):
     store = ExampleStore(tmp_path / "renewed")
     store.light_runs(1)
     server = serve(store.folder)

@@ -138,7 +138,7 @@ def test_a_page_without_access_says_so_and_the_token_grants_it(store, serve, bro
     visitor.context.close()
 
 
-def test_the_worker_is_no_way_around_the_token(store, serve, browser):
+def test_the_service_worker_does_not_bypass_the_token(store, serve, browser):
     server = serve(store.folder, shipped=True)
     context = browser.new_context()
     assert context.request.get(f"{server.base}/sw.js").status == 401

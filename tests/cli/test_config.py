@@ -64,7 +64,7 @@ def test_validate_reports_what_is_wrong_in_the_environment_too(capsys, monkeypat
     )
 
 
-def test_show_goes_on_without_a_wrong_variable_and_names_it_in_one_line(start):
+def test_show_continues_without_a_wrong_variable_and_names_it_in_one_line(start):
     process = start(
         """
         import sys

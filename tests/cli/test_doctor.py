@@ -96,7 +96,7 @@ def test_a_running_agent_is_named(tmp_path):
     assert "first run starts one" in check_agent(tmp_path, Settings()).found
 
 
-def test_a_file_that_is_no_store_is_a_problem(tmp_path):
+def test_a_file_that_is_not_a_store_is_a_problem(tmp_path):
     (tmp_path / "store.sqlite").write_bytes(b"something else entirely" * 100)
     check = check_sqlite(tmp_path)
     assert check.outcome == "problem"

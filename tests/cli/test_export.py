@@ -233,7 +233,7 @@ def test_a_run_without_values_is_a_file_without_rows(capsysbinary, form):
         assert pyarrow.parquet.read_table("empty").num_rows == 0
 
 
-def test_a_reader_that_leaves_early_is_no_error(store):
+def test_a_reader_that_leaves_early_is_not_an_error(store):
     done = subprocess.run(
         f"{sys.executable} -m stepscope export train --long | head -1; exit ${{PIPESTATUS[0]}}",
         shell=True,

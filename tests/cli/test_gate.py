@@ -62,7 +62,7 @@ def test_a_change_about_the_limit_is_inconclusive_and_fails_only_if_strict(capsy
     assert gated(capsys, "border", "--baseline", "main", "--strict")[0] == 3
 
 
-def test_too_few_steps_are_inconclusive_and_said(capsys):
+def test_too_few_steps_are_inconclusive_with_a_reason(capsys):
     code, result = gated(capsys, "short", "--baseline", "main")
     assert (code, result["result"], result["change_ratio"]) == (0, "inconclusive", None)
     assert "'short' has 1" in result["sentence"]

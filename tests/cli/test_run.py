@@ -146,7 +146,7 @@ def test_an_exit_code_other_than_pythons_is_shown_with_the_exception(launch: Com
 
 
 @pytest.mark.slow
-def test_an_exception_that_the_command_survived_is_no_reason(launch: Command, read: Read) -> None:
+def test_an_exception_that_the_command_survived_is_not_the_reason(launch: Command, read: Read) -> None:
     code = "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()"
     launch("--name", "survived", "--", *python(code)).communicate(timeout=120)
     assert (read("survived").status, read("survived").reason) == ("finished", "")
@@ -181,7 +181,7 @@ def test_a_signal_to_the_launcher_reaches_the_command(name: str, launch: Command
 
 
 @pytest.mark.slow
-def test_a_command_that_dies_of_a_signal_passed_on_is_said_to(launch: Command, read: Read) -> None:
+def test_a_command_killed_by_a_forwarded_signal_is_reported_as_such(launch: Command, read: Read) -> None:
     process = launch("--name", "ended", "--", "sh", "-c", "echo ready; exec sleep 60")
     process.stdout.readline()
     process.terminate()

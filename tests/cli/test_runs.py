@@ -136,7 +136,7 @@ def test_a_name_cannot_steer_the_terminal(capsys):
     assert not set(out) & set("\x1b\u202e\r\t")
 
 
-def test_a_list_of_no_run_says_nothing_of_their_kind(store, capsys):
+def test_an_empty_list_of_runs_has_no_remark_about_their_kind(store, capsys):
     assert main(["runs", "--limit", "0", "--store", str(store)]) == 0
     captured = capsys.readouterr()
     assert (captured.out, "matches" in captured.err) == ("", False)

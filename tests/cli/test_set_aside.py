@@ -63,9 +63,7 @@ def test_the_doctor_names_each_once_with_a_reason_and_what_to_do(
 
 
 @pytest.mark.slow
-def test_nothing_is_said_where_all_journals_can_be_read(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_message_if_all_journals_can_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer_for(folder).append_row({"loss": 1.0}, 0)
     assert main(["runs", "--store", str(folder)]) == 0
     assert capsys.readouterr().err == ""

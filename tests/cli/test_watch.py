@@ -38,7 +38,7 @@ def test_each_sample_of_each_device_is_a_json_line_and_the_machine_is_a_run(
 
 
 @pytest.mark.slow
-def test_without_a_gpu_it_says_so_once_and_goes_on(
+def test_without_a_gpu_it_says_so_once_and_continues(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -198,7 +198,7 @@ def test_flat_keys_of_a_dictionary_land_in_the_tree():
     assert settings.sampler("gpu").interval_s == 5.0
 
 
-def test_a_threshold_already_in_percent_is_left_alone(tmp_path):
+def test_a_threshold_already_in_percent_is_not_changed(tmp_path):
     content = "monitoring: {alerting: {thresholds: {gpu_memory: 90}}}\n"
     thresholds = loaded_from(tmp_path, content).settings.alerts.thresholds
     assert thresholds == {"gpu_memory_percent": 90.0}
@@ -255,7 +255,7 @@ def test_mistakes_are_reported_under_the_key_that_was_written(tmp_path, content,
     assert error_of(tmp_path, content) == message
 
 
-def test_saying_the_same_in_both_shapes_is_no_mistake(tmp_path):
+def test_the_same_setting_in_both_formats_is_not_an_error(tmp_path):
     content = "dashboard: {enabled: true}\nenable_dashboard: true\nmonitoring:\n"
     assert loaded_from(tmp_path, content).settings.dashboard.enabled
 

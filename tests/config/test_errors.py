@@ -188,7 +188,7 @@ def test_a_sampler_left_empty_means_its_defaults():
     assert load({"samplers": {"gpu": None}}, environment={}).settings.samplers == {"gpu": Sampler()}
 
 
-def test_a_name_of_a_run_in_the_place_of_a_file_is_told_where_it_goes(tmp_path):
+def test_a_run_name_in_the_place_of_a_file_gets_a_hint_where_it_belongs(tmp_path):
     with pytest.raises(ConfigError, match=r"^mnist-2: there is no such file\. .* is run='mnist-2'\.$"):
         load("mnist-2", environment={}, directory=tmp_path)
 
@@ -198,7 +198,7 @@ def test_a_missing_file_is_named(tmp_path):
         load("nowhere.yaml", environment={}, directory=tmp_path)
 
 
-def test_a_folder_and_a_pipe_are_no_files(tmp_path):
+def test_a_folder_and_a_pipe_are_not_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in (".", "pipe"):
         with pytest.raises(ConfigError, match="is not a file"):

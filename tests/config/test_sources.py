@@ -92,7 +92,7 @@ def test_a_variable_is_read_as_the_type_of_its_setting(tmp_path, name, text, val
     assert type(setting) is type(value)
 
 
-def test_reserved_foreign_and_empty_variables_are_no_settings(tmp_path):
+def test_reserved_foreign_and_empty_variables_are_not_settings(tmp_path):
     environment = {"STEPSCOPE_SEGMENT": "3", "DASHBOARD__PORT": "1", PORT: "", "STEPSCOPE_RUN": ""}
     assert load(environment=environment, directory=tmp_path).settings == Settings()
 

@@ -97,7 +97,7 @@ def test_gpus_of_two_makers_are_found_together_and_let_go_together(with_kfd):
     assert (nvml.opened, amdsmi.opened) == (0, 0)
 
 
-def test_a_host_with_amd_gpus_need_not_hear_of_nvidia(with_kfd):
+def test_a_host_with_amd_gpus_gets_no_notice_about_nvidia(with_kfd):
     gpus = find_gpus(load=loading(amdsmi=StandInAmdsmi()), dev=with_kfd)
     assert [gpu.facts.vendor for gpu in gpus.gpus] == ["AMD"]
     assert not gpus.notices

@@ -191,5 +191,5 @@ def test_without_the_order_of_hip_only_uuids_are_certain():
     assert visible_gpus({}, gpus[:1]) == (Y,)
 
 
-def test_no_gpus_are_no_gpus():
+def test_without_gpus_none_are_visible():
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": "0"}, []) == ()

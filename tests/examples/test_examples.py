@@ -145,7 +145,7 @@ def test_every_example_is_named_in_the_overview() -> None:
 
 
 @pytest.mark.slow
-def test_custom_alert_tells_of_both_rules(example: Callable[[str], str]) -> None:
+def test_custom_alert_notifies_of_both_rules(example: Callable[[str], str]) -> None:
     assert sorted(example("custom_alert").splitlines()) == [
         "critical: Accuracy is 30%.",
         "warning: High validation loss: 2.50",
@@ -181,14 +181,14 @@ def test_gpu_callback_records_its_steps_with_or_without_a_gpu(
 
 
 @pytest.mark.slow
-def test_structured_logs_tell_the_step_and_no_secret(example: Callable[[str], str]) -> None:
+def test_structured_logs_have_the_step_and_no_secret(example: Callable[[str], str]) -> None:
     printed = example("structured_logs")
     assert "training 0 29 epoch 2 done {'val_loss':" in printed
     assert "https://[redacted:url]@data.example.com/set" in printed
     assert "hunter2" not in printed
 
 
-def test_schedule_tells_what_each_phase_was_worth(example: Callable[[str], str]) -> None:
+def test_schedule_shows_the_effect_of_each_phase(example: Callable[[str], str]) -> None:
     name, warm_up, high, low, lowest = example("schedule").splitlines()
     assert name == "linear warm-up, then 3 levels"
     assert warm_up.startswith("  steps 0 to 98, rate 0.2: gave 9")
@@ -236,7 +236,9 @@ def test_performance_monitor_finds_the_spike(example: Callable[..., str]) -> Non
 
 
 @pytest.mark.slow
-def test_ray_cluster_says_what_is_in_use_or_what_to_install(folder: Path, read: Callable[[str], Run]) -> None:
+def test_ray_cluster_prints_used_resources_or_what_to_install(
+    folder: Path, read: Callable[[str], Run]
+) -> None:
     has_ray = importlib.util.find_spec("ray") is not None
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "ray_cluster.py")],

@@ -335,7 +335,7 @@ def test_a_spike_is_an_anomaly_and_a_falling_loss_is_not(place: int) -> None:
         assert anomaly["robust_z"] > 6
 
 
-def test_noise_is_no_anomaly_and_a_nan_is() -> None:
+def test_noise_is_not_an_anomaly_and_a_nan_is() -> None:
     losses = 3 + np.random.default_rng(1).normal(0, 0.3, 3000)
     losses[70] = math.nan
     (anomaly,) = PerformanceAnalyzer(history_of(losses)).detect_anomalies()

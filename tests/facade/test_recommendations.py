@@ -114,7 +114,7 @@ def test_values_of_any_kind_are_left_out_unless_they_are_numbers():
 
 
 @pytest.mark.parametrize("wrong", [5, "loss", [1, 2], [{"loss": 1.0}, "x"]])
-def test_what_is_no_list_of_figures_is_refused_with_its_value(wrong):
+def test_values_that_are_not_a_list_of_figures_are_refused_with_the_value(wrong):
     with pytest.raises(ConfigError, match="training_metrics is .*must be a list of mappings"):
         generate_performance_recommendations(wrong)
     with pytest.raises(ConfigError, match="model_metrics is"):

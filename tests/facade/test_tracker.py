@@ -171,7 +171,7 @@ def test_name_tags_and_notes_can_be_set_later(folder: Path) -> None:
 @pytest.mark.parametrize(
     "resume", ["allow", *(pytest.param(resume, marks=pytest.mark.slow) for resume in (True, "must", "auto"))]
 )
-def test_a_resumed_run_goes_on_after_its_last_step(resume: object, read: Callable[[str], Run]) -> None:
+def test_a_resumed_run_continues_after_its_last_step(resume: object, read: Callable[[str], Run]) -> None:
     for number in range(2):
         run = wandb.init(name="again", id="x1", resume=resume if number else None)
         assert run.resumed is bool(number)
@@ -308,7 +308,7 @@ def test_calls_before_init_are_named_in_a_line(caplog: pytest.LogCaptureFixture)
     assert "stepscope.log() was called before init()" in caplog.text
 
 
-def test_whatever_is_logged_training_goes_on(read: Callable[[str], Run]) -> None:
+def test_training_continues_with_any_logged_value(read: Callable[[str], Run]) -> None:
     class Odd(dict):
         def values(self):
             raise ValueError("no values")

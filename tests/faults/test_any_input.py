@@ -125,7 +125,7 @@ def test_every_kind_of_number_is_taken(value: object, number: float, folder: Pat
 @pytest.mark.parametrize(
     "value", ["text", b"bytes", object(), Stubborn(), 1j], ids=lambda one: type(one).__name__
 )
-def test_what_is_no_number_is_kept_as_text_and_the_rest_of_the_row_as_numbers(
+def test_values_that_are_not_numbers_are_kept_as_text_and_the_rest_of_the_row_as_numbers(
     value: object, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:
@@ -153,7 +153,7 @@ def test_nested_metrics_get_names_with_a_slash_and_arrays_are_kept_whole(folder:
 
 
 @pytest.mark.parametrize("metrics", [None, 5, "loss", [("loss", 1)], {1.0, 2.0}], ids=repr)
-def test_what_is_no_mapping_is_refused_once_and_training_goes_on(
+def test_values_that_are_not_a_mapping_are_refused_once_and_training_continues(
     metrics: object, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with stepscope.TrainingMonitor(NO_AGENT, run="n", directory=folder) as monitor:

@@ -212,7 +212,7 @@ def test_any_refusal_of_the_file_system_is_survived_and_named(
 
 @pytest.mark.slow
 @needs_strace
-def test_a_sync_that_fails_closes_the_file_and_a_new_one_goes_on(start, until, folder: Path) -> None:
+def test_a_sync_that_fails_closes_the_file_and_a_new_one_continues(start, until, folder: Path) -> None:
     trainer = start(
         """
         import sys, stepscope

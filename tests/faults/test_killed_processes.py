@@ -209,7 +209,7 @@ Wait = Callable[[Callable[[], object]], None]
 
 
 @pytest.mark.slow
-def test_an_agent_that_died_is_replaced_while_training_goes_on(start, until: Wait, folder: Path) -> None:
+def test_an_agent_that_died_is_replaced_while_training_continues(start, until: Wait, folder: Path) -> None:
     start(
         """
         import time, stepscope

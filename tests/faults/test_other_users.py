@@ -161,7 +161,7 @@ def test_what_the_agent_of_another_user_may_read_and_not_delete_is_stored_once(
 
 
 @pytest.mark.slow
-def test_what_a_reader_of_another_user_left_beside_the_database_stops_nobody(
+def test_files_that_a_reader_of_another_user_left_beside_the_database_stop_nobody(
     shared: Path, start_as: Start, until
 ) -> None:
     assert finish(start_as("first", OTHER)) == ""

@@ -132,7 +132,7 @@ def test_rows_that_were_in_the_deleted_database_alone_are_counted_in_one_line(
     assert 0 <= lost - steps[0] <= 3, "openings are records too"
 
 
-def test_a_moved_folder_stays_complete_and_the_run_goes_on_in_a_new_one(
+def test_a_moved_folder_stays_complete_and_the_run_continues_in_a_new_one(
     training: Training, until, folder: Path, tmp_path: Path
 ) -> None:
     moved = tmp_path / "moved"
@@ -242,7 +242,7 @@ def test_a_process_that_is_terminated_after_the_folder_was_deleted_has_its_reaso
 
 
 @pytest.mark.slow
-def test_a_loader_worker_goes_on_in_the_new_folder_as_well(start, until, folder: Path) -> None:
+def test_a_loader_worker_continues_in_the_new_folder_as_well(start, until, folder: Path) -> None:
     process = start(
         """
         import os, sys, time, stepscope
@@ -294,7 +294,7 @@ def test_the_agent_of_a_deleted_folder_ends_and_touches_nothing_in_the_next_one(
     writer.close(None)
 
 
-def test_files_that_the_agent_deletes_while_it_is_looked_for_them_are_not_written_again(folder: Path) -> None:
+def test_files_that_the_agent_deletes_during_the_search_are_not_written_again(folder: Path) -> None:
     writer = writer_for(folder)
     for step in range(5000):
         writer.append_row({"loss": 1.0}, step)
@@ -350,7 +350,7 @@ def test_the_end_of_a_run_waits_for_files_whose_folder_was_deleted(folder: Path)
     assert writer.sealed.uncertain() == []
 
 
-def test_rows_go_on_after_a_folder_was_deleted_twice_and_then_replaced_by_an_old_copy(
+def test_rows_continue_after_a_folder_was_deleted_twice_and_then_replaced_by_an_old_copy(
     folder: Path, tmp_path: Path
 ) -> None:
     writer = writer_for(folder)
@@ -467,7 +467,7 @@ def test_a_run_after_the_folder_of_the_last_one_was_deleted_is_never_lost(
 
 
 @pytest.mark.slow
-def test_two_runs_at_once_both_go_on_in_the_new_folder(start, until, folder: Path) -> None:
+def test_two_runs_at_once_both_continue_in_the_new_folder(start, until, folder: Path) -> None:
     first = Training(start(STEPPING, stdin=subprocess.PIPE))
     second = Training(start(STEPPING.replace('run="run"', 'run="other"'), stdin=subprocess.PIPE))
     first.log(20)

@@ -91,7 +91,7 @@ def test_events_arrays_alerts_and_findings_of_an_old_store_are_read(store):
     assert store.progress_of_all() == {make.PROGRESS[0]: make.PROGRESS[1]}
 
 
-def test_an_old_store_goes_on_where_it_was(path):
+def test_an_old_store_continues_where_it_was(path):
     store = SqliteStore(path)
     append(store, {"loss": [0.5]}, [9], np.array([make.BEGUN_NS + 5 * 10**9]), source(RUN, "b2"))
     with store.transaction():

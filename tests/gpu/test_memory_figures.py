@@ -25,7 +25,7 @@ def looking() -> AllocatorFigures:
     return AllocatorFigures(cuda_counters(torch))
 
 
-def test_figures_agree_with_pytorchs_own_and_the_peak_is_left_alone() -> None:
+def test_figures_agree_with_pytorchs_own_and_the_peak_is_not_changed() -> None:
     torch.cuda.init()
     kept = torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda")
     peak = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")

@@ -87,7 +87,7 @@ def test_a_data_center_gpu_gives_its_main_figures(detected: GpusFound) -> None:
     assert reading.memory_total_bytes == gpu.facts.memory_total_bytes
 
 
-def test_what_a_process_takes_is_told_as_its_own(detected: GpusFound) -> None:
+def test_memory_of_a_process_is_reported_as_its_own(detected: GpusFound) -> None:
     pytest.importorskip("torch")
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD_MEMORY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -113,7 +113,7 @@ def test_what_a_process_takes_is_told_as_its_own(detected: GpusFound) -> None:
      "{uuid}",
      "{short}", "{short},{uuid}", "GPU-", "GPU-ffffffff", "{uuid},0", "0,{uuid}", "{upper}"],
 )  # fmt: skip
-def test_cuda_itself_sees_what_we_say_it_sees(detected: GpusFound, visible_devices: str | None) -> None:
+def test_visible_gpus_are_those_that_cuda_sees(detected: GpusFound, visible_devices: str | None) -> None:
     facts = [gpu.facts for gpu in detected.gpus]
     if any(fact.parent_uuid for fact in facts):
         pytest.skip("slices have UUIDs of their own in CUDA")

@@ -165,7 +165,7 @@ def test_a_compiled_model_that_moves_tensors_keeps_its_number_of_graphs(tmp_path
     assert len(graphs) == 1
 
 
-def test_steps_inside_a_captured_graph_are_left_alone(tmp_path: Path) -> None:
+def test_values_logged_inside_a_captured_graph_are_not_recorded(tmp_path: Path) -> None:
     model = Work(2)
     x = torch.randn(1024, 4096, device="cuda")
     with stepscope.TrainingMonitor(run="graphed", directory=tmp_path / "s") as monitor:

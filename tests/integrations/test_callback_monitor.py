@@ -34,7 +34,7 @@ def test_a_callback_of_another_training_opens_its_own_run(folder: Path) -> None:
     second.end()
 
 
-def test_a_monitor_that_records_already_is_used_and_goes_on(folder: Path) -> None:
+def test_a_monitor_that_records_already_is_used_and_continues(folder: Path) -> None:
     monitors = CallbackMonitor()
     with TrainingMonitor(run="mine", directory=folder) as monitor:
         assert monitors.begin() is monitor

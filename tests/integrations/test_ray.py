@@ -18,7 +18,7 @@ def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_a_ray_cluster_tells_what_it_has_and_what_is_in_use() -> None:
+def test_a_ray_cluster_reports_total_and_used_resources() -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
     with pytest.raises(StepscopeError, match=r"Call ray.init\(\) before"):
         stepscope.monitor_ray_cluster()

@@ -261,7 +261,7 @@ def test_each_trial_of_a_search_is_a_run(folder: Path, tmp_path: Path, read: Cal
     assert read("search-trial-2").series("step_seconds").steps.tolist() == [1, 2]
 
 
-def test_a_monitor_of_the_user_goes_on_after_the_training(
+def test_a_monitor_of_the_user_continues_after_the_training(
     folder: Path, tmp_path: Path, read: Callable[[str], Run]
 ) -> None:
     with TrainingMonitor(run="mine", directory=folder) as monitor:

@@ -34,7 +34,7 @@ def test_stopping_waits_no_longer_than_the_agent_needs(
     assert (run.status, len(run.series("loss"))) == ("finished", 100)
 
 
-def test_a_closed_file_says_so_and_how_many_records_it_has(folder: Path) -> None:
+def test_closing_a_file_marks_it_as_closed(folder: Path) -> None:
     writer = writer_for(folder, mapping="never")
     for step in range(10):
         writer.append_row({"loss": 1.0}, step)

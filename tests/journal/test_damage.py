@@ -129,7 +129,7 @@ def test_a_damage_that_hits_both_names_of_a_metric_costs_only_the_rows_it_hits(
 
 @settings(max_examples=200, deadline=None)
 @given(junk=st.binary(max_size=400), cut=st.integers(layout.HEADER_BYTES, 3000))
-def test_no_bytes_whatever_make_a_reader_raise(original: bytes, junk: bytes, cut: int) -> None:
+def test_no_bytes_make_a_reader_raise(original: bytes, junk: bytes, cut: int) -> None:
     with journal_of(original[:cut] + junk) as folder:
         for _, path in list_journals(folder):
             reader = JournalReader(path)
@@ -177,7 +177,7 @@ def test_damage_in_the_middle_of_a_live_journal_does_not_stop_what_follows(folde
     assert steps == sorted(steps)
 
 
-def test_a_length_seen_before_its_bytes_is_looked_at_again_before_it_is_called_damage(
+def test_a_length_that_arrives_before_its_bytes_is_read_again_before_it_counts_as_damage(
     folder: Path,
 ) -> None:
     writer = writer_for(folder)

@@ -100,7 +100,7 @@ def test_a_live_journal_is_followed_without_waiting_for_its_end(folder: Path) ->
             assert steps == list(range(step + 1))
 
 
-def test_a_reader_goes_on_from_an_offset_and_still_knows_the_names(folder: Path) -> None:
+def test_a_reader_continues_from_an_offset_and_still_knows_the_names(folder: Path) -> None:
     writer = writer_for(folder)
     for step in range(10):
         writer.append_row({"loss": 1.0}, step)
@@ -234,7 +234,7 @@ def test_events_and_arrays_come_back_with_their_fields(folder: Path) -> None:
     assert data == raw
 
 
-def test_every_file_says_whose_it_is(folder: Path) -> None:
+def test_every_file_begins_with_an_open_record(folder: Path) -> None:
     writer = writer_for(folder)
     for step in range(3000):
         writer.append_row({"loss": 1.0}, step)
@@ -245,7 +245,7 @@ def test_every_file_says_whose_it_is(folder: Path) -> None:
         assert kinds[0] == layout.OPEN
 
 
-def test_a_file_made_ahead_of_need_is_used_next_and_closed_when_it_is_not(folder: Path) -> None:
+def test_a_file_created_in_advance_is_used_next_and_closed_if_unused(folder: Path) -> None:
     writer = writer_for(folder)
     step = 0
     while len(list(list_journals(folder))) == 1:

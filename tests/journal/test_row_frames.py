@@ -41,6 +41,6 @@ def test_the_bytes_are_the_same(head: int, rows: list[tuple[int | float, ...]], 
 @pytest.mark.parametrize(
     ("packed", "fields"), [(bytes(8), 3), (bytes(48), 3), ("row", 3), (bytes(24), -1), (b"", 3)], ids=str
 )
-def test_what_is_no_row_is_refused(make: Any, packed: Any, fields: int) -> None:
+def test_values_that_are_not_a_row_are_refused(make: Any, packed: Any, fields: int) -> None:
     with pytest.raises((TypeError, ValueError)):
         make(1, packed, fields, [1])

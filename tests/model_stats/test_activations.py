@@ -156,7 +156,7 @@ def test_steps_that_are_not_chosen_have_no_hooks() -> None:
         assert not watch.is_open
 
 
-def test_evaluation_in_a_burst_is_left_alone() -> None:
+def test_evaluation_in_a_burst_is_not_recorded() -> None:
     taken = RecordedMetrics()
     model = nn.Sequential(nn.Linear(4, 4)).eval()
     burst(Activations(model, outlets=taken.sink, _draw=always), model, torch.randn(2, 4))

@@ -32,7 +32,7 @@ def test_the_first_layer_in_order_of_registration_is_named() -> None:
     assert finding.limit is None
 
 
-def test_when_no_layer_is_finite_the_loss_is_to_blame() -> None:
+def test_when_no_layer_is_finite_the_loss_is_named_as_the_cause() -> None:
     (finding,) = judge(figures(a=math.nan, b=math.nan), GradientHistory())
     assert "Check the loss first." in finding.sentence
 

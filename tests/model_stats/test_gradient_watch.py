@@ -187,7 +187,7 @@ def test_an_optimizer_that_unscales_by_itself_is_read_unscaled(taken: RecordedMe
     assert taken.of("gradient_step_skipped") == [0]
 
 
-def test_a_step_that_the_loss_scaler_skips_is_no_trouble(taken: RecordedMetrics) -> None:
+def test_a_step_that_the_loss_scaler_skips_is_not_a_problem(taken: RecordedMetrics) -> None:
     model = small_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scaler = torch.amp.GradScaler("cpu")

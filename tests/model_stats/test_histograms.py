@@ -45,7 +45,7 @@ def test_counts_are_numpys() -> None:
     st.lists(st.floats(width=32), min_size=1, max_size=200),
     st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
 )
-def test_whatever_the_elements_each_is_in_a_bucket_or_counted_as_not_finite(numbers, dtype) -> None:
+def test_each_element_is_in_a_bucket_or_counted_as_not_finite(numbers, dtype) -> None:
     x = torch.tensor(numbers, dtype=torch.float64).to(dtype)
     histogram = of(x)
     assert sum(histogram.counts) == histogram.finite == x.isfinite().sum()

@@ -42,7 +42,7 @@ def test_the_extra_of_all_names_every_other():
     assert set(re.search(r"\[(.*)\]", requirement)[1].split(",")) == EXTRAS.keys() - {"all"}
 
 
-def test_every_extra_that_a_message_tells_to_install_exists():
+def test_every_extra_that_a_message_names_exists():
     extras = re.findall(r"stepscope\[(\w+)\]", SOURCES) + re.findall(r"MissingExtra\(\s*\"(\w+)\"", SOURCES)
     assert extras
     assert set(extras) <= EXTRAS.keys()

@@ -60,7 +60,7 @@ def test_a_page_that_was_never_built_is_installed_and_built(ui, page, tmp_path, 
     assert build.is_current(ui, page)
 
 
-def test_a_page_whose_sources_have_not_changed_is_left_alone(ui, page, tmp_path, monkeypatch):
+def test_a_page_whose_sources_have_not_changed_is_not_built_again(ui, page, tmp_path, monkeypatch):
     tools(monkeypatch, tmp_path / "bin", BUILDS_A_PAGE)
     build.build_page(ui, page)
     assert build.build_page(ui, page) == "The web page is up to date."
@@ -98,7 +98,7 @@ def test_a_built_page_without_sources_is_taken_as_it_is(tmp_path, page):
     assert build.build_page(tmp_path / "no-ui", page) == "The web page is up to date."
 
 
-def test_a_machine_without_node_is_told_what_to_install(ui, page, tmp_path, monkeypatch):
+def test_without_node_the_message_names_what_to_install(ui, page, tmp_path, monkeypatch):
     tools(monkeypatch, tmp_path / "bin", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert build.needs_node_wheel(ui, page)
@@ -112,7 +112,7 @@ def test_a_node_that_is_too_old_counts_as_none(ui, page, tmp_path, monkeypatch):
     assert build.needs_node_wheel(ui, page)
 
 
-def test_skipping_the_page_says_so_and_asks_for_no_node(ui, page, tmp_path, monkeypatch):
+def test_skipping_the_page_is_reported_and_needs_no_node(ui, page, tmp_path, monkeypatch):
     tools(monkeypatch, tmp_path / "bin", None)
     monkeypatch.setenv("STEPSCOPE_SKIP_FRONTEND", "1")
     assert not build.needs_node_wheel(ui, page)
@@ -120,7 +120,7 @@ def test_skipping_the_page_says_so_and_asks_for_no_node(ui, page, tmp_path, monk
     assert not page.exists()
 
 
-def test_a_build_that_fails_shows_what_it_said_and_the_way_around(ui, page, tmp_path, monkeypatch):
+def test_a_failed_build_shows_its_output_and_a_workaround(ui, page, tmp_path, monkeypatch):
     tools(monkeypatch, tmp_path / "bin", "#!/bin/sh\necho 'main.ts: unexpected token' >&2\nexit 3\n")
     with pytest.raises(
         build.PageError, match=r"(?s)ended with 3.*unexpected token.*STEPSCOPE_SKIP_FRONTEND=1"
@@ -135,7 +135,7 @@ def test_a_page_that_loads_from_another_site_is_refused(page):
         build.check_page(page)
 
 
-def test_a_name_of_a_namespace_is_no_address(page):
+def test_a_name_of_a_namespace_is_not_an_address(page):
     put_page(page, "document.createElementNS('http://www.w3.org/2000/svg', 'svg')")
     build.check_page(page)
 

@@ -61,7 +61,7 @@ def test_events_are_sorted_by_what_they_are() -> None:
     ]
 
 
-def test_the_shadow_of_a_range_on_the_device_is_no_work() -> None:
+def test_the_shadow_of_a_range_on_the_device_is_not_work() -> None:
     timeline = timeline_of(
         [
             event("ProfilerStep#1", 0, 50, scope=7),
@@ -100,7 +100,7 @@ def test_nothing_recorded_is_an_empty_timeline() -> None:
     assert len(timeline_of([], HOST)) == 0
 
 
-def test_an_event_whose_name_is_no_text_does_not_lose_the_others() -> None:
+def test_an_event_whose_name_is_not_text_does_not_lose_the_others() -> None:
     def name() -> str:
         return b"train.py(0): \xae".decode()
 

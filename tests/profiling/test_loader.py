@@ -192,7 +192,7 @@ def test_shared_and_circular_memory_is_counted_once() -> None:
     assert held_bytes(Holder()) == (40, 0)
 
 
-def test_random_numbers_go_on_as_if_nothing_had_been_measured() -> None:
+def test_random_numbers_continue_as_if_nothing_had_been_measured() -> None:
     generator = torch.Generator().manual_seed(3)
     loader = DataLoader(list(range(20)), batch_size=5, shuffle=True, generator=generator)
     torch.manual_seed(1)

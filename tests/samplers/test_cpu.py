@@ -133,7 +133,7 @@ def test_facts_are_reported_once_and_again_only_when_they_change(tmp_path: Path,
     assert facts == [[{**fields, "cgroup_limit_cores": 3.0}], [], [{**fields, "cgroup_limit_cores": 2.0}]]
 
 
-def test_clocks_are_read_now_and_then(tmp_path: Path, proc: Path) -> None:
+def test_clocks_are_read_at_intervals(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     cpu = CpuSampler(_proc=proc, _sys=tmp_path, _now=clock)
     folder = "devices/system/cpu/cpufreq/policy0"

@@ -114,7 +114,7 @@ def test_free_space_is_reported_for_the_store_the_working_directories_and_furthe
     assert 0 <= values["disk/used_ratio"] <= 1
 
 
-def test_room_is_looked_at_now_and_then(proc: Path) -> None:
+def test_free_space_is_read_at_intervals(proc: Path) -> None:
     clock = HandClock()
     write(proc, {"self/mountinfo": f"1 1 0:1 / {proc.parent} rw - ext4 /dev/sda rw\n"})
     sampler = disk(proc, clock, _folder=proc.parent)

@@ -113,7 +113,7 @@ def test_every_key_is_declared_with_a_sentence_and_every_figure_has_a_key():
     )
 
 
-def test_what_utilisation_means_is_said():
+def test_the_description_explains_utilisation():
     (sentence,) = (metric.sentence for metric in GpuSampler.metrics if metric.key == "gpu/utilization_ratio")
     assert "at least one kernel ran" in sentence
     assert "not say how much of the GPU" in sentence
@@ -217,7 +217,7 @@ def test_a_gpu_is_read_thoroughly_the_first_time_it_answers():
     assert late.thorough == [True, True, False]
 
 
-def test_why_there_is_no_gpu_is_said_once_and_looked_into_every_minute():
+def test_a_missing_gpu_is_reported_once_and_checked_again_every_minute():
     clock, host = HandClock(), Host(notices=[Notice("gpu/nvidia", "No driver. Install one.")])
     sampler = sampler_of(host, clock)
     said = []
@@ -237,7 +237,7 @@ def test_a_gpu_that_appears_later_is_watched():
     assert samples_in(sampler.sample([]), h200(0).uuid)
 
 
-def test_a_gpu_that_vanishes_is_named_and_the_others_go_on():
+def test_a_gpu_that_vanishes_is_named_and_the_others_continue():
     clock = HandClock()
     first, other = GpuReading(power_watts=1.0), GpuReading(power_watts=2.0)
     falling = ScriptedGpu(h200(0), [first, first, None, None, first])

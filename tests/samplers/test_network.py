@@ -79,7 +79,7 @@ def test_bytes_over_infiniband_are_counted_by_the_port_alone(tmp_path: Path, pro
     assert values_of(samples)["network/received_bytes_per_second"] == 4400.0
 
 
-def test_packets_and_failures_of_a_port_are_asked_for_now_and_then(tmp_path: Path, proc: Path) -> None:
+def test_packets_and_failures_of_a_port_are_read_at_intervals(tmp_path: Path, proc: Path) -> None:
     clock = HandClock()
     network = NetworkSampler(_proc=proc, _sys=tmp_path, _now=clock)
     readings = []

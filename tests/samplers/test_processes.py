@@ -154,7 +154,7 @@ def test_the_memory_of_the_tree_is_reported_when_all_of_it_is_known(tmp_path: Pa
     assert values_of(samples, owner=watched(10))["tree/pss_bytes"] == 35 * 1024
 
 
-def test_open_files_are_counted_now_and_then(tmp_path: Path) -> None:
+def test_open_files_are_counted_at_intervals(tmp_path: Path) -> None:
     clock = HandClock()
     processes = sampler(tmp_path, clock)
     process(tmp_path, 10)

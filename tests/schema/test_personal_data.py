@@ -75,7 +75,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind in PERSONAL for text in PERSONAL[kind]])
-def test_personal_data_is_taken_out_and_its_kind_is_said(kind: str, text: str) -> None:
+def test_personal_data_is_replaced_by_its_kind(kind: str, text: str) -> None:
     shown = redact_personal_data(text)
     assert shown.count("[redacted:") == 1
     assert f"[redacted:{kind}]" in shown

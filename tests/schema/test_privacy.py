@@ -34,7 +34,7 @@ def test_a_home_directory_is_shown_as_a_tilde(text: str, shown: str) -> None:
     assert shorten_home(text, "/srv/ada/") == shown
 
 
-def test_the_root_of_a_file_system_is_no_home() -> None:
+def test_the_root_of_a_file_system_is_not_a_home() -> None:
     assert shorten_home("/a/b", "/") == "/a/b"
 
 

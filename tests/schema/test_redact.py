@@ -50,7 +50,7 @@ def test_a_secret_is_taken_out_and_its_place_is_marked(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SECRETS)
 @pytest.mark.parametrize("around", ["({})", "'{}'", '"{}",', "key={};", "\n{}\n", "[{}]", "<{}>", "x: {}"])
-def test_a_secret_is_found_whatever_stands_around_it(kind: str, around: str) -> None:
+def test_a_secret_is_found_within_any_text(kind: str, around: str) -> None:
     text, secret = SECRETS[kind]
     assert secret not in redact_text(around.format(text))
 
@@ -293,7 +293,7 @@ def test_the_name_of_a_secret_is_recognised(name: str) -> None:
         *("learning_rate", "", "---", "token_type_ids", "num_key_value_heads", "pin_memory", "tokens"),
     ],
 )
-def test_a_harmless_name_is_left_alone(name: str) -> None:
+def test_a_harmless_name_is_not_changed(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -309,7 +309,7 @@ def test_a_command_line_loses_its_secrets_and_keeps_the_rest() -> None:
     assert redact_words(["++db.password=a b", "--lr", "1"]) == ["++db.password=[redacted:name]", "--lr", "1"]
 
 
-def test_a_configuration_loses_its_secrets_however_deep_they_lie() -> None:
+def test_secrets_at_any_depth_of_a_configuration_are_removed() -> None:
     shown = redact_mapping(
         {
             "lr": 0.1,

@@ -133,7 +133,7 @@ def texts_in(value: object) -> list[str]:
 
 
 @given(nested, st.sampled_from(["password", "api_key", "client_secret"]), st.sampled_from([repr, json.dumps]))
-def test_whatever_lies_under_a_secret_name_is_not_shown(value: object, name: str, written) -> None:
+def test_values_under_a_secret_name_are_not_shown(value: object, name: str, written) -> None:
     shown = redact_text(f"before {written({'lr': 1, name: value, 'steps': 7})} after")
     assert not [text for text in texts_in(value) if text in shown]
     assert shown.startswith("before ")

@@ -97,7 +97,7 @@ def test_a_truncated_store_is_refused(tmp_path, kept):
         pytest.param(bytes(50_000), id="zeros"),
     ],
 )
-def test_what_is_no_store_is_refused(tmp_path, contents):
+def test_a_file_that_is_not_a_store_is_refused(tmp_path, contents):
     path = tmp_path / "store.sqlite"
     path.write_bytes(contents)
     assert read_or_refused(path) is not None
@@ -120,7 +120,7 @@ def test_a_store_below_a_file_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("contents", [b"plain text, not a database" * 99, SOUND[:3000]])
-def test_what_is_no_store_is_not_written_to(tmp_path, contents):
+def test_a_file_that_is_not_a_store_is_not_written_to(tmp_path, contents):
     path = tmp_path / "store.sqlite"
     path.write_bytes(contents)
     with pytest.raises(StoreError, match=r"store\.sqlite"):
@@ -266,7 +266,7 @@ def test_a_closed_reader_is_not_called_damaged(tmp_path):
         reader.runs()
 
 
-def test_a_reader_goes_on_after_it_met_damage(tmp_path):
+def test_a_reader_continues_after_it_met_damage(tmp_path):
     path = shutil.copy(make.STORE, tmp_path / "store.sqlite")
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("UPDATE event SET fields = '{'")

@@ -48,7 +48,9 @@ def left_by_a_killed_writer(place: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_changed_byte_in_the_log_is_no_shorter_store(tmp_path: Path, right: dict[str, object]) -> None:
+def test_a_changed_byte_in_the_log_does_not_give_a_shorter_store(
+    tmp_path: Path, right: dict[str, object]
+) -> None:
     made, place = tmp_path / "made", tmp_path / "place"
     made.mkdir()
     path = left_by_a_killed_writer(made)
@@ -69,7 +71,7 @@ def commit_ends(log: bytes) -> list[int]:
     return [at + 4120 for at in range(32, len(log), 4120) if any(log[at + 4 : at + 8])]
 
 
-def test_a_log_cut_off_where_a_transaction_ends_is_no_shorter_store(
+def test_a_log_cut_off_where_a_transaction_ends_does_not_give_a_shorter_store(
     tmp_path: Path, right: dict[str, object]
 ) -> None:
     made, place = tmp_path / "made", tmp_path / "place"
@@ -91,7 +93,9 @@ def test_a_log_cut_off_where_a_transaction_ends_is_no_shorter_store(
                 SqliteReader(place / "store.sqlite")
 
 
-def test_a_writer_goes_on_after_a_log_that_was_cut_off_and_says_what_was_lost(tmp_path: Path, capsys) -> None:
+def test_a_writer_continues_after_a_log_that_was_cut_off_and_says_what_was_lost(
+    tmp_path: Path, capsys
+) -> None:
     path = left_by_a_killed_writer(tmp_path)
     log = Path(f"{path}-wal").read_bytes()
     Path(f"{path}-wal").write_bytes(log[: commit_ends(log)[-2]])

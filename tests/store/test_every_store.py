@@ -382,7 +382,7 @@ class TestTransactions:
 
 
 class TestReopening:
-    def test_a_reopened_store_goes_on_where_it_was(self, store, reopen):
+    def test_a_reopened_store_continues_where_it_was(self, store, reopen):
         append(store, {"loss": np.arange(5000.0)}, range(5000))
         again = reopen()
         append(again, {"loss": np.arange(5000.0, 9000)}, range(5000, 9000), times(4000, after=5000))
@@ -391,7 +391,7 @@ class TestReopening:
         buckets = third.buckets(Selection(RUN, "loss"), 100)
         assert_buckets_match(buckets, np.arange(9000), np.arange(9000.0), 100, 0, 8999)
 
-    def test_a_process_that_ended_before_the_store_was_reopened_is_packed_all_the_same(self, store, reopen):
+    def test_a_process_that_ended_before_the_store_was_reopened_is_packed_as_well(self, store, reopen):
         values = np.ones(4000)
         for at in range(4):
             append(store, {f"metric{at}": values}, of=source(device=f"gpu{at}"))
@@ -587,7 +587,7 @@ class TestDeleting:
         append(store, {"loss": [2]}, of=source(OTHER), times_ns=times(1, after=1))
         assert points(store, run_id=OTHER).values.tolist() == [1, 2]
 
-    def test_deleting_an_unknown_run_is_no_error(self, store):
+    def test_deleting_an_unknown_run_is_not_an_error(self, store):
         store.delete_run("nobody")
         assert [run.id for run in store.runs()] == [RUN]
 

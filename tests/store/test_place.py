@@ -88,7 +88,7 @@ class TestReadOnlyFolders:
         reader.close()
         store.close()
 
-    def test_what_is_no_store_is_refused_in_a_read_only_folder_too(self, read_only, tmp_path):
+    def test_a_file_that_is_not_a_store_is_refused_in_a_read_only_folder_too(self, read_only, tmp_path):
         (tmp_path / "store.sqlite").write_text("not a database " * 100)
         place = read_only(tmp_path / "store.sqlite")
         with pytest.raises(StoreError, match="cannot be read"):
@@ -150,7 +150,7 @@ class TestNetworkFileSystems:
         listed = mounts(tmp_path, ("/", "nfs"))
         assert database(tmp_path / "runs", listed).is_relative_to(tmp_path / "home" / ".cache")
 
-    def test_two_folders_have_two_databases_and_one_folder_one_by_whatever_path(self, tmp_path):
+    def test_each_folder_has_one_database_by_any_path(self, tmp_path):
         listed = mounts(tmp_path, ("/", "nfs"))
         (tmp_path / "runs").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "runs")

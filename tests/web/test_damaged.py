@@ -52,7 +52,7 @@ def test_a_new_or_replaced_store_is_detected_at_once(folder) -> None:
     [b"", b"SQLite format 3\0", b"not a database at all" * 500, os.urandom(8192)],
     ids=["empty", "cut", "text", "noise"],
 )
-def test_what_is_no_store_is_said_to_be_none(folder, content: bytes) -> None:
+def test_a_damaged_store_is_reported_on_every_page(folder, content: bytes) -> None:
     folder.mkdir()
     (folder / "store.sqlite").write_bytes(content)
     app = app_of(folder)
@@ -124,7 +124,7 @@ def test_a_check_that_takes_too_long_is_given_up(folder) -> None:
     assert find_damage(folder, -1.0) is None
 
 
-def test_a_store_of_a_newer_version_is_said_to_be_unreadable(folder) -> None:
+def test_a_store_of_a_newer_version_is_reported_as_unreadable(folder) -> None:
     rich_store(folder).close()
     with sqlite3.connect(folder / "store.sqlite") as newer:
         newer.execute("PRAGMA user_version = 99")

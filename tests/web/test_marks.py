@@ -98,7 +98,7 @@ def test_layouts_are_any_object_and_empty_by_default(app) -> None:
     assert ask(app, f"{API}/layouts/run.metrics", "PUT", json=[1]).status_code == 400
 
 
-def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing_said(tmp_path) -> None:
+def test_the_file_is_private_with_any_umask_and_created_by_the_first_change(tmp_path) -> None:
     marks = open_marks(tmp_path)
     assert marks.tags("a") == ()
     assert os.listdir(tmp_path) == []
@@ -112,7 +112,7 @@ def test_the_file_is_private_whatever_the_umask_and_appears_with_the_first_thing
     marks.close()
 
 
-def test_a_file_of_a_newer_version_is_left_alone(tmp_path) -> None:
+def test_a_file_of_a_newer_version_is_not_changed(tmp_path) -> None:
     open_marks(tmp_path).change("a", tags=["x"])
     with sqlite3.connect(tmp_path / "page.sqlite") as file:
         file.execute("PRAGMA user_version = 3")

@@ -28,7 +28,7 @@ def of_process(proc: Path, process: str, controller: str = "cpu") -> Group | Non
     return group_of(process, controller, hierarchies(proc), proc)  # type: ignore[arg-type]
 
 
-def test_a_group_lies_in_all_those_around_it(tmp_path: Path, proc: Path) -> None:
+def test_a_group_is_within_all_its_parents(tmp_path: Path, proc: Path) -> None:
     mount(tmp_path, ("/", "unified", "cgroup2", "rw"))
     write(proc, {"7/cgroup": "0::/slurm/job_1/step_0\n"})
     (tmp_path / "unified/slurm/job_1/step_0").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_the_agents_own_group_is_left_out_when_no_training_is_in_it(two_groups: 
     assert owners(Groups("cpu", two_groups)) == [(None, "a")]
 
 
-def test_a_process_that_does_not_tell_is_taken_to_be_in_the_agents_group(two_groups: Path) -> None:
+def test_a_process_without_group_information_counts_to_the_agents_group(two_groups: Path) -> None:
     assert owners(Groups("cpu", two_groups), 12345) == [(None, "a")]
 
 

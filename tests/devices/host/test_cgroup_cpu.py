@@ -30,7 +30,7 @@ def test_version_1_writes_a_negative_quota_for_none(tmp_path: Path) -> None:
     assert cpu_limits(group) == [CpuLimit(str(tmp_path), 2.5)]
 
 
-def test_time_is_in_seconds_whatever_the_version_counts_in(tmp_path: Path) -> None:
+def test_time_is_in_seconds_with_the_units_of_each_version(tmp_path: Path) -> None:
     write(
         tmp_path,
         {

@@ -22,7 +22,7 @@ def test_the_tightest_limit_on_the_way_to_the_root_comes_first(tmp_path: Path) -
     assert limits == [MemoryLimit(pod, 1000), MemoryLimit(container, 9000)]
 
 
-def test_the_largest_number_of_version_1_is_no_limit(tmp_path: Path) -> None:
+def test_the_largest_number_of_version_1_is_not_a_limit(tmp_path: Path) -> None:
     group = Group(1, (str(tmp_path),))
     write(tmp_path, {"memory.limit_in_bytes": "9223372036854771712\n"})
     assert memory_limits(group) == []
@@ -30,7 +30,7 @@ def test_the_largest_number_of_version_1_is_no_limit(tmp_path: Path) -> None:
     assert memory_limits(group) == [MemoryLimit(str(tmp_path), 2147483648)]
 
 
-def test_files_that_can_be_let_go_are_no_part_of_the_working_set(tmp_path: Path) -> None:
+def test_reclaimable_files_are_not_part_of_the_working_set(tmp_path: Path) -> None:
     write(
         tmp_path,
         {

@@ -59,7 +59,7 @@ def test_partitions_volumes_arrays_and_places_for_disks_are_left_out(tmp_path: P
     assert whole_disks(NAMES, tmp_path) == ["nbd0", "nvme0n1", "sda"]
 
 
-def test_facts_leave_out_what_a_disk_does_not_tell(tmp_path: Path) -> None:
+def test_facts_omit_what_a_disk_does_not_report(tmp_path: Path) -> None:
     write(tmp_path, {"block/vda/size": "2048\n", "block/vda/queue/rotational": "0\n"})
     assert disk_facts("vda", tmp_path) == {"size_bytes": 1048576, "rotational": False}
     assert disk_facts("gone", tmp_path) == {}

@@ -29,7 +29,7 @@ def test_a_file_longer_than_one_read_comes_whole(tmp_path: Path) -> None:
     assert read_text(tmp_path / "long") == "x" * 200_000
 
 
-def test_a_word_in_place_of_a_number_is_no_number(tmp_path: Path) -> None:
+def test_a_word_in_place_of_a_number_is_not_a_number(tmp_path: Path) -> None:
     write(tmp_path, {"limit": "max\n", "number": "-12\n", "empty": "\n"})
     assert read_number(tmp_path / "limit") is None
     assert read_number(tmp_path / "number") == -12

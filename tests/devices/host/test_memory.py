@@ -42,7 +42,7 @@ def test_swapping_is_counted_in_bytes_and_faults_in_pages(tmp_path: Path) -> Non
     }
 
 
-def test_a_host_that_does_not_tell_has_no_figures(tmp_path: Path) -> None:
+def test_a_host_without_memory_information_has_no_figures(tmp_path: Path) -> None:
     assert host_memory(tmp_path) is None
     assert paging_counts(tmp_path) == {}
     write(tmp_path, {"meminfo": "MemTotal: 1000 kB\n"})

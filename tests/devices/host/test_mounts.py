@@ -44,6 +44,6 @@ def test_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
     assert 0 <= room.used_ratio <= 1
 
 
-def test_a_folder_that_is_gone_and_a_file_system_without_size_have_no_room_to_tell(tmp_path: Path) -> None:
+def test_free_space_is_unknown_for_a_missing_folder_or_a_file_system_without_size(tmp_path: Path) -> None:
     assert space(tmp_path / "gone") is None
     assert space("/proc") is None

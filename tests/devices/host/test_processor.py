@@ -94,7 +94,7 @@ def test_a_virtual_machine_with_only_the_nominal_clock_reports_none(tmp_path: Pa
     assert (clock.mean_hertz, clock.most_ratio) == (pytest.approx(2.5961e9), None)
 
 
-def test_facts_tell_cores_from_threads_and_count_those_that_may_be_used(tmp_path: Path) -> None:
+def test_facts_distinguish_cores_from_threads_and_count_the_usable_ones(tmp_path: Path) -> None:
     blocks = [
         CPUINFO.format(number=number, megahertz=2000, package=package, core=core, flag="")
         for number, (package, core) in enumerate([(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)])
@@ -124,5 +124,5 @@ def test_facts_tell_cores_from_threads_and_count_those_that_may_be_used(tmp_path
     }
 
 
-def test_a_process_that_does_not_say_where_it_may_run_is_no_error() -> None:
+def test_a_process_without_an_affinity_mask_is_not_an_error() -> None:
     assert usable_threads("") is None

@@ -209,7 +209,7 @@ def test_constants_are_queried_once_and_always_reported():
         pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
     ],
 )
-def test_a_gpu_that_is_gone_is_lost_whatever_the_words(code):
+def test_a_gpu_that_is_gone_is_lost_with_any_error_text(code):
     board = an_h200()
     _, (gpu,) = open_all(board)
     gpu.read(thorough=True)

@@ -33,7 +33,7 @@ def test_a_number_that_comes_again_ends_the_search():
     assert owners_of(5, [watched("a", 9)], {5: 6, 6: 5}.get) == []
 
 
-def test_the_parent_is_read_from_what_linux_says(tmp_path: Path):
+def test_the_parent_is_read_from_proc(tmp_path: Path):
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (a ) R 99 (b) S 42 7 7 0 -1\n")
     assert parent_of(7, tmp_path) == 42

@@ -49,7 +49,7 @@ def test_those_that_cannot_be_afforded_wait_and_come_first_then(tmp_path: Path) 
     assert readings == [[FIRST], [SECOND], [THIRD], [FIRST]]
 
 
-def test_a_very_large_process_is_not_read_again_before_its_price_is_saved(tmp_path: Path) -> None:
+def test_a_very_large_process_is_read_again_only_within_the_budget(tmp_path: Path) -> None:
     clock = HandClock()
     written(tmp_path, FIRST)
     detail = MemoryDetail(10.0, tmp_path, clock, Costly(1.0))

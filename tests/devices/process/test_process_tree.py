@@ -35,7 +35,7 @@ def loaders(tree: Tree) -> dict[int, str]:
     return {key.pid: name for key, name in tree.loaders.items()}
 
 
-def test_the_agent_and_what_it_started_are_no_part_of_the_training(tmp_path: Path) -> None:
+def test_the_agent_and_what_it_started_are_not_part_of_the_training(tmp_path: Path) -> None:
     process(tmp_path, 10)
     process(tmp_path, 11, AGENT, parent=10)
     process(tmp_path, 12, "helper", parent=11)
@@ -79,7 +79,7 @@ def test_a_program_that_looked_like_a_fork_for_a_moment_is_none(tmp_path: Path) 
     assert loaders(tree) == {}
 
 
-def test_a_rank_started_by_another_watched_process_is_no_worker_of_it(tmp_path: Path) -> None:
+def test_a_rank_started_by_another_watched_process_is_not_a_worker_of_it(tmp_path: Path) -> None:
     clock = HandClock()
     trees = ProcessTrees(tmp_path, clock)
     process(tmp_path, 10)
@@ -170,7 +170,7 @@ def test_nothing_is_listed_while_no_process_was_started(tmp_path: Path) -> None:
     assert table.descendants(10) == [11]
 
 
-def test_a_system_that_does_not_tell_of_new_processes_is_looked_through_now_and_then(tmp_path: Path) -> None:
+def test_without_notices_of_new_processes_the_system_is_scanned_at_intervals(tmp_path: Path) -> None:
     clock = HandClock()
     child(tmp_path, 10, 1)
     newest(tmp_path, 10)

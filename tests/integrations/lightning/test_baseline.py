@@ -37,7 +37,7 @@ def test_a_later_run_is_compared_with_the_figures_in_the_file(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 7}', '{"format": 1, "run": "a"}'])
-def test_a_file_that_is_no_baseline_is_refused(
+def test_a_file_that_is_not_a_baseline_is_refused(
     content: str, folder: Path, tmp_path: Path, without_agent: None
 ) -> None:
     path = tmp_path / "baseline.json"

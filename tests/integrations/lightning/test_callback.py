@@ -267,7 +267,7 @@ def test_of_two_callbacks_one_records(folder: Path) -> None:
     assert [run.name for run in stepscope.open_store(folder).runs()] == ["one"]
 
 
-def test_validation_within_an_epoch_is_no_part_of_a_step(callback: StepscopeCallback, read) -> None:
+def test_validation_within_an_epoch_is_not_part_of_a_step(callback: StepscopeCallback, read) -> None:
     def validation_step(self, batch, index):
         time.sleep(0.05)
 

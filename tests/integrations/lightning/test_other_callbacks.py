@@ -99,7 +99,7 @@ def test_with_the_main_callback_figures_are_those_of_its_run(folder: Path, read,
     assert run.series("loss").steps.tolist() == list(range(8))
 
 
-def test_validation_is_no_part_of_the_throughput() -> None:
+def test_validation_is_not_part_of_the_throughput() -> None:
     evaluated = []
 
     def validation_step(self, batch, index):

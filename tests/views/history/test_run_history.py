@@ -156,7 +156,7 @@ def test_noise_between_the_runs_hides_a_difference_and_the_fastest_settings_are_
     )
 
 
-def test_a_run_slower_than_all_that_differ_too_much_is_not_said_to_be_no_different(project: Project) -> None:
+def test_a_run_slower_than_all_dissimilar_runs_is_not_called_unchanged(project: Project) -> None:
     for step_s in (0.03, 0.05, 0.03):
         project.train(step_s)
     answer = project.answer(project.train(0.07))
@@ -176,7 +176,9 @@ def test_losses_are_compared_at_the_same_step(project: Project) -> None:
     assert higher.sentence.startswith("loss at step 199: 0.4")
 
 
-def test_a_fix_that_helped_is_listed_and_told_when_the_problem_is_back(project: Project, made: Made) -> None:
+def test_a_fix_that_helped_is_listed_and_suggested_when_the_problem_returns(
+    project: Project, made: Made
+) -> None:
     project.checked(project.train(0.05, workers=0, waits=True), WAIT)
     fixed = project.checked(project.train(0.031, workers=4, lr=0.2))
     (advice,) = project.answer(fixed).helped
@@ -194,7 +196,7 @@ def test_a_fix_that_helped_is_listed_and_told_when_the_problem_is_back(project: 
     as_json(page.history)
 
 
-def test_a_run_that_has_the_fix_already_is_not_told_of_it(project: Project) -> None:
+def test_a_fix_that_the_run_already_has_is_not_suggested(project: Project) -> None:
     project.checked(project.train(0.05, workers=0, waits=True), WAIT)
     project.checked(project.train(0.031, workers=4))
     history = project.history(project.train(0.05, workers=4, waits=True))
@@ -213,7 +215,7 @@ def test_a_run_that_has_the_fix_already_is_not_told_of_it(project: Project) -> N
     ],
     ids=["within noise", "more than it explains", "no setting differs", "other work", "only the seed"],
 )
-def test_a_problem_that_is_gone_for_another_reason_is_no_help(
+def test_a_problem_that_ended_for_another_reason_is_not_listed_as_helped(
     project: Project, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     project.checked(project.train(0.05, waits=True, **before), WAIT)

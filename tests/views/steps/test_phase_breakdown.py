@@ -162,7 +162,7 @@ def test_steps_that_are_not_timed_have_no_phases(made: Made) -> None:
     assert shares(made) == {}
 
 
-def test_what_stepscope_itself_takes_in_sampled_steps_is_no_phase(made: Made) -> None:
+def test_time_of_stepscope_in_sampled_steps_is_not_a_phase(made: Made) -> None:
     """A step takes 1 ms, of which 0.2 ms are other time; a sampled one takes 0.6 ms more."""
     made.process()
     kept = np.arange(0, 1000, 10)
@@ -182,7 +182,7 @@ def test_what_stepscope_itself_takes_in_sampled_steps_is_no_phase(made: Made) ->
     assert verdict_shares(made) == pytest.approx(shares(made))
 
 
-def test_a_few_steps_that_represent_hundreds_each_are_no_ground_for_a_verdict(made: Made) -> None:
+def test_a_few_steps_that_represent_hundreds_each_give_no_verdict(made: Made) -> None:
     made.process()
     kept = np.r_[np.arange(10), 300, 500]
     made.log({"step_seconds": np.full(600, 0.001)})

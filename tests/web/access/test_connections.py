@@ -212,7 +212,7 @@ def test_live_streams_and_clients_with_the_token_stay_connected_at_the_limit(ser
 
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [64, 150])
-def test_a_server_that_may_open_few_files_goes_on_accepting(serve, files: int, until) -> None:
+def test_a_server_that_may_open_few_files_continues_accepting(serve, files: int, until) -> None:
     server = serve(files=files)
     for number in range(300):
         server.crowd.join(list(HALF_OPEN.values())[number % 3])

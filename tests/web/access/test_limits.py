@@ -18,15 +18,13 @@ MARKS = f"{API}/runs/{RUN}/marks"
 JSON = {**BEARER, "Content-Type": "application/json"}
 
 
-def test_a_body_above_the_cap_is_refused_by_what_it_says_of_itself(app) -> None:
+def test_a_body_above_the_limit_is_refused_by_its_content_length(app) -> None:
     response = ask(app, MARKS, "PUT", headers=JSON, content=b"x" * (8 * 1024 * 1024 + 1))
     assert response.status_code == 413
     assert "8388608" in error_of(response)
 
 
-def test_a_body_above_the_cap_is_refused_while_it_comes_where_it_says_nothing_of_itself(
-    folder, store
-) -> None:
+def test_a_body_above_the_limit_without_a_length_is_refused_while_it_arrives(folder, store) -> None:
     app = app_of(folder, limits=Limits(body_bytes=1000))
     sent = []
 

@@ -147,7 +147,7 @@ def test_a_new_token_ends_the_old_ones_cookies_addresses_and_programs(app, folde
     assert ask(app, f"/?token={token}", headers={}).status_code == 303
 
 
-def test_who_makes_a_new_token_goes_on_with_the_cookie_in_the_answer(app, folder) -> None:
+def test_a_client_that_makes_a_new_token_continues_with_the_cookie_in_the_answer(app, folder) -> None:
     response = ask(app, f"{API}/token", "POST", headers=FROM_THE_PAGE)
     old, new = response.headers.get_list("set-cookie")
     assert old.startswith(COOKIE["Cookie"].partition("=")[0])

@@ -42,7 +42,7 @@ def test_a_silence_lasts_a_time_that_makes_sense(app, minutes) -> None:
     assert "minutes" in error_of(response)
 
 
-def test_a_channel_is_tried_and_says_what_became_of_it(folder, store, tmp_path) -> None:
+def test_a_test_notice_reports_whether_it_was_delivered(folder, store, tmp_path) -> None:
     log, broken = tmp_path / "alerts.log", tmp_path / "no" / "such" / "folder"
     channels = {
         "file": {"kind": "log_file", "path": str(log)},

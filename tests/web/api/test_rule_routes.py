@@ -95,7 +95,7 @@ def test_a_rule_of_the_page_takes_the_place_of_a_usual_one_until_it_is_deleted(a
         ({}, "when"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_said(app, folder, fields: dict, said: str) -> None:
+def test_an_invalid_rule_is_refused_with_a_reason(app, folder, fields: dict, said: str) -> None:
     response = put(app, "odd", **fields)
     assert response.status_code == 400
     assert said in error_of(response)

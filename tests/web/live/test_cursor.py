@@ -51,5 +51,5 @@ def test_too_many_different_counts_make_a_cursor_that_cannot_be_resumed() -> Non
 
 
 @pytest.mark.parametrize("text", ["", "t1", "....", "AAAA" * 5000])
-def test_what_is_no_cursor_is_none(text: str) -> None:
+def test_text_that_is_not_a_cursor_gives_none(text: str) -> None:
     assert cursor.decode("run", text) is None

@@ -479,7 +479,7 @@ def test_a_server_that_ends_ends_its_streams(state, store) -> None:
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-def test_delta_answers_at_once_where_there_is_something_and_says_nothing_twice(folder, store) -> None:
+def test_delta_answers_at_once_if_there_is_something_new_and_repeats_nothing(folder, store) -> None:
     state, app = state_and_app(folder)
     first = get(app, f"/delta?run={RUN}&keys=loss")
     assert [event["event"] for event in first["events"]] == ["hello"]

@@ -353,7 +353,7 @@ def test_no_server_module_can_unpickle_and_none_is_loaded_by_a_training(run_scri
 
 
 @pytest.mark.slow
-def test_a_folder_without_a_store_is_said_to_have_none_yet(tmp_path, serve) -> None:
+def test_a_folder_without_a_store_is_reported_as_empty(tmp_path, serve) -> None:
     process = serve(store=tmp_path / "typo")
     link_of(process)
     process.terminate()
