@@ -166,9 +166,9 @@ def test_what_is_written_while_a_file_is_read_is_never_kept_after_what_came_late
             writer.prepare()  # the next file is there before this one is full
 
     def read_and_go_on(reader: JournalReader, **options: bool) -> object:
-        found = read(reader, **options)
+        outcome = read(reader, **options)
         log(700)  # a file holds about 1,600 of them
-        return found
+        return outcome
 
     log(1000)
     ingest = Ingest(folder, store, is_alive=lambda _: True)

@@ -214,8 +214,8 @@ def test_an_agent_of_an_older_version_is_named_with_what_to_restart(report: str,
         if report == "none":
             (folder / REPORT_NAME).unlink()
         else:
-            found = json.loads((folder / REPORT_NAME).read_text())
-            (folder / REPORT_NAME).write_text(json.dumps({**found, "version": "0.0.9", "unknown": 1}))
+            fields = json.loads((folder / REPORT_NAME).read_text())
+            (folder / REPORT_NAME).write_text(json.dumps({**fields, "version": "0.0.9", "unknown": 1}))
         said = older_agent(folder)
         assert f"process {os.getpid()}" in said
         assert f"kill {os.getpid()}" in said

@@ -110,8 +110,8 @@ def test_an_agent_that_stores_nothing_is_waited_for_once_and_no_trouble_if_all_i
         clock.now += 1
 
     began = clock.now
-    found = agent_start.wait_until_read(lambda: [journal], PATIENCE_S, pass_a_second, lambda _: "")
-    assert found is is_stored
+    was_read = agent_start.wait_until_read(lambda: [journal], PATIENCE_S, pass_a_second, lambda _: "")
+    assert was_read is is_stored
     assert PATIENCE_S <= clock.now - began <= PATIENCE_S + 2
 
 

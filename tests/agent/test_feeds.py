@@ -34,8 +34,8 @@ class Listening(Feed):
 
 
 def rows(key: str) -> Table:
-    one = np.zeros(1, np.int64)
-    return Table(Source("run", "s", 0, "h"), [key], one, one, np.zeros((1, 1)))
+    single = np.zeros(1, np.int64)
+    return Table(Source("run", "s", 0, "h"), [key], single, single, np.zeros((1, 1)))
 
 
 def test_rows_are_passed_on_when_they_are_stored_and_cleared_rows_never() -> None:

@@ -33,12 +33,12 @@ def store(folder: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
-def told(value: object) -> bytes:
+def pack(value: object) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
 def array(fields: object, raw: bytes = bytes(16), size: int | None = None) -> bytes:
-    text = told(fields)
+    text = pack(fields)
     return layout.JSON_LENGTH.pack(len(text) if size is None else size) + text + raw
 
 
@@ -51,47 +51,47 @@ OURS = layout.OF_STEPSCOPE
 
 # Kind of frame, its payload, whose it is.
 FORGED: dict[str, tuple[int, bytes, int]] = {
-    "event: a list": (layout.EVENT, told([1, 2]), USER),
-    "event: a number": (layout.EVENT, told(5), USER),
-    "event: null": (layout.EVENT, told(None), USER),
+    "event: a list": (layout.EVENT, pack([1, 2]), USER),
+    "event: a number": (layout.EVENT, pack(5), USER),
+    "event: null": (layout.EVENT, pack(None), USER),
     "event: nothing": (layout.EVENT, b"", USER),
-    "event: cut off": (layout.EVENT, told(EVENT)[:-3], USER),
-    "event: no time": (layout.EVENT, told({"kind": "a", "fields": {}}), USER),
-    "event: time is text": (layout.EVENT, told({**EVENT, "time": "00:01:23"}), USER),
-    "event: time is null": (layout.EVENT, told({**EVENT, "time": None}), USER),
-    "event: time is huge": (layout.EVENT, told({**EVENT, "time": 10**30}), USER),
+    "event: cut off": (layout.EVENT, pack(EVENT)[:-3], USER),
+    "event: no time": (layout.EVENT, pack({"kind": "a", "fields": {}}), USER),
+    "event: time is text": (layout.EVENT, pack({**EVENT, "time": "00:01:23"}), USER),
+    "event: time is null": (layout.EVENT, pack({**EVENT, "time": None}), USER),
+    "event: time is huge": (layout.EVENT, pack({**EVENT, "time": 10**30}), USER),
     "event: time is NaN": (layout.EVENT, b'{"time": NaN, "kind": "a", "fields": {}}', USER),
-    "event: time is true": (layout.EVENT, told({**EVENT, "time": True}), USER),
-    "event: no kind": (layout.EVENT, told({"time": 1, "fields": {}}), USER),
-    "event: no fields": (layout.EVENT, told({"time": 1, "kind": "a"}), USER),
-    "event: fields are a list": (layout.EVENT, told({**EVENT, "fields": [1]}), USER),
-    "event: step is text": (layout.EVENT, told({**EVENT, "step": "ten"}), USER),
-    "event: step is huge": (layout.EVENT, told({**EVENT, "step": 2**63}), USER),
+    "event: time is true": (layout.EVENT, pack({**EVENT, "time": True}), USER),
+    "event: no kind": (layout.EVENT, pack({"time": 1, "fields": {}}), USER),
+    "event: no fields": (layout.EVENT, pack({"time": 1, "kind": "a"}), USER),
+    "event: fields are a list": (layout.EVENT, pack({**EVENT, "fields": [1]}), USER),
+    "event: step is text": (layout.EVENT, pack({**EVENT, "step": "ten"}), USER),
+    "event: step is huge": (layout.EVENT, pack({**EVENT, "step": 2**63}), USER),
     "event: nested deep": (layout.EVENT, DEEP, USER),
     "event: nested in a field": (layout.EVENT, b'{"time":1,"kind":"a","fields":{"x":' + DEEP + b"}}", USER),
     "event: no utf-8": (layout.EVENT, b'{"time":1,"kind":"\xff\xfe"}', USER),
     "event: a number of 5,000 digits": (layout.EVENT, b'{"time":1,"x":' + b"9" * 5000 + b"}", USER),
-    "event: our gap counts with words": (layout.EVENT, told({**EVENT, "kind": "gap", "dropped": "x"}), OURS),
-    "event: our gap counts backwards": (layout.EVENT, told({**EVENT, "kind": "gap", "dropped": -5}), OURS),
-    "old event: time is text": (layout.EVENT, told({"time": "00:01:23", "kind": "a"}), 0),
-    "end: a list": (layout.END, told([]), 0),
-    "end: unknown status": (layout.END, told({**END, "status": "happy"}), 0),
-    "end: a live status": (layout.END, told({**END, "status": "running"}), 0),
-    "end: status is a list": (layout.END, told({**END, "status": ["finished"]}), 0),
-    "end: reason is a number": (layout.END, told({**END, "reason": 5}), 0),
-    "end: dropped is text": (layout.END, told({**END, "dropped": "many"}), 0),
-    "end: dropped is negative": (layout.END, told({**END, "dropped": -1}), 0),
-    "end: exit code is text": (layout.END, told({**END, "exit_code": "one"}), 0),
-    "end: nothing": (layout.END, told({"time": 1}), 0),
-    "open: run is a number": (layout.OPEN, told({**OPENING, "time": 1, "run": 5}), 0),
-    "open: project is a list": (layout.OPEN, told({**OPENING, "time": 1, "project": []}), 0),
-    "open: host is null": (layout.OPEN, told({**OPENING, "time": 1, "host": None}), 0),
-    "open: unknown role": (layout.OPEN, told({**OPENING, "time": 1, "role": "king"}), 0),
-    "open: role is an object": (layout.OPEN, told({**OPENING, "time": 1, "role": {}}), 0),
-    "open: started in words": (layout.OPEN, told({**OPENING, "time": 1, "started_ns": "now"}), 0),
-    "open: started never": (layout.OPEN, told({**OPENING, "time": 1, "started_ns": 2**70}), 0),
-    "open: facts are text": (layout.OPEN, told({**OPENING, "time": 1, "facts": "none"}), 0),
-    "open: nothing": (layout.OPEN, told({"time": 1}), 0),
+    "event: our gap counts with words": (layout.EVENT, pack({**EVENT, "kind": "gap", "dropped": "x"}), OURS),
+    "event: our gap counts backwards": (layout.EVENT, pack({**EVENT, "kind": "gap", "dropped": -5}), OURS),
+    "old event: time is text": (layout.EVENT, pack({"time": "00:01:23", "kind": "a"}), 0),
+    "end: a list": (layout.END, pack([]), 0),
+    "end: unknown status": (layout.END, pack({**END, "status": "happy"}), 0),
+    "end: a live status": (layout.END, pack({**END, "status": "running"}), 0),
+    "end: status is a list": (layout.END, pack({**END, "status": ["finished"]}), 0),
+    "end: reason is a number": (layout.END, pack({**END, "reason": 5}), 0),
+    "end: dropped is text": (layout.END, pack({**END, "dropped": "many"}), 0),
+    "end: dropped is negative": (layout.END, pack({**END, "dropped": -1}), 0),
+    "end: exit code is text": (layout.END, pack({**END, "exit_code": "one"}), 0),
+    "end: nothing": (layout.END, pack({"time": 1}), 0),
+    "open: run is a number": (layout.OPEN, pack({**OPENING, "time": 1, "run": 5}), 0),
+    "open: project is a list": (layout.OPEN, pack({**OPENING, "time": 1, "project": []}), 0),
+    "open: host is null": (layout.OPEN, pack({**OPENING, "time": 1, "host": None}), 0),
+    "open: unknown role": (layout.OPEN, pack({**OPENING, "time": 1, "role": "king"}), 0),
+    "open: role is an object": (layout.OPEN, pack({**OPENING, "time": 1, "role": {}}), 0),
+    "open: started in words": (layout.OPEN, pack({**OPENING, "time": 1, "started_ns": "now"}), 0),
+    "open: started never": (layout.OPEN, pack({**OPENING, "time": 1, "started_ns": 2**70}), 0),
+    "open: facts are text": (layout.OPEN, pack({**OPENING, "time": 1, "facts": "none"}), 0),
+    "open: nothing": (layout.OPEN, pack({"time": 1}), 0),
     "array: description too long": (layout.ARRAY, array(ARRAY, size=2**62), 0),
     "array: a list": (layout.ARRAY, array([1]), 0),
     "array: nothing": (layout.ARRAY, b"", 0),
@@ -168,14 +168,14 @@ def test_a_thousand_forged_records_are_counted_and_some_are_named(folder: Path, 
 
 
 NAMES = {
-    "a number": told(5),
-    "numbers": told([1, 2]),
-    "an object": told({"loss": 1}),
-    "nested": told([["loss"]]),
+    "a number": pack(5),
+    "numbers": pack([1, 2]),
+    "an object": pack({"loss": 1}),
+    "nested": pack([["loss"]]),
     "deep": DEEP,
     "no utf-8": b'["\xff"]',
     "nothing": b"",
-    "other names for a set that has some": told(["accuracy"]),
+    "other names for a set that has some": pack(["accuracy"]),
 }
 
 
@@ -193,7 +193,7 @@ def test_names_that_come_twice_or_are_empty_are_kept(
     names: list[str], folder: Path, store: SqliteStore
 ) -> None:
     values = b"".join(layout.HEAD_WORD.pack(word) for word in (0, 5, 0, 0))
-    put(folder, [(layout.KEYS, told(names), 50), (layout.ROW, values, 50)])
+    put(folder, [(layout.KEYS, pack(names), 50), (layout.ROW, values, 50)])
     take_in(folder, store).close()
     points_by_key = {known.key: known.points for known in store.keys(NAME.run_id)}
     assert points_by_key.pop("loss") == 40
@@ -242,7 +242,7 @@ def test_a_number_no_file_can_hold_is_not_taken_for_a_loss_of_all_before_it(
     writer = writer_for(folder)
     writer.append_row({"loss": 1.0}, 0)
     segment = writer._segment
-    body = layout.frame(layout.EVENT, told({"time": 1, "kind": "a"}))[: -layout.TRAILER.size]
+    body = layout.frame(layout.EVENT, pack({"time": 1, "kind": "a"}))[: -layout.TRAILER.size]
     segment.write(body + layout.TRAILER.pack(crc32(body, 4_000_000_000), 4_000_000_000))
     segment.committed[0] = segment.tell()
     writer.close({"status": "finished", "reason": ""})

@@ -185,7 +185,9 @@ def test_the_store_is_written_only_when_something_has_changed(bench, monkeypatch
     one.log(0.01)
     written: list[float] = []
     put = one.store.put_finding
-    monkeypatch.setattr(one.store, "put_finding", lambda *told: written.append(one.now) or put(*told))
+    monkeypatch.setattr(
+        one.store, "put_finding", lambda *arguments: written.append(one.now) or put(*arguments)
+    )
     for _ in range(5):
         one.log(0.01)
     assert written == []
@@ -206,7 +208,7 @@ def test_a_new_agent_knows_which_findings_are_open(bench) -> None:
     assert one.open == []
 
 
-def test_a_failure_is_said_once_and_goes_no_further(bench, monkeypatch, caplog) -> None:
+def test_a_failure_is_logged_once_and_does_not_stop_the_agent(bench, monkeypatch, caplog) -> None:
     def broken(*_):
         raise ZeroDivisionError("planted")
 
@@ -219,7 +221,7 @@ def test_a_failure_is_said_once_and_goes_no_further(bench, monkeypatch, caplog) 
     assert one.open == []
 
 
-def test_what_the_disk_is_to_blame_for_is_left_to_the_agent(bench, monkeypatch) -> None:
+def test_a_disk_error_is_left_to_the_agent(bench, monkeypatch) -> None:
     def full(*_):
         raise StoreUnavailable("database or disk is full")
 
@@ -229,7 +231,7 @@ def test_what_the_disk_is_to_blame_for_is_left_to_the_agent(bench, monkeypatch) 
         one.log(0.01)
 
 
-def test_wrong_options_are_said_and_left_out(bench, caplog) -> None:
+def test_wrong_options_are_logged_and_ignored(bench, caplog) -> None:
     one = bench(Settings(detectors={"host.gc": {"shar": 1}}))
     one.log(0.01)
     one.log(0.01)
@@ -237,7 +239,7 @@ def test_wrong_options_are_said_and_left_out(bench, caplog) -> None:
     assert "detectors.host.gc.shar does not exist" in caplog.text
 
 
-def test_a_detector_that_is_switched_off_says_nothing(bench) -> None:
+def test_a_disabled_detector_reports_nothing(bench) -> None:
     one = bench(Settings(detectors={"input.exposed_wait": {"enabled": False}}))
     one.log(0.01)
     one.log(0.01)

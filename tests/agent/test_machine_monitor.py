@@ -144,12 +144,14 @@ def test_a_run_gets_no_figures_of_a_sampler_that_it_has_switched_off(
     assert keys(store, "modest") == []
 
 
-def test_a_launcher_is_watched_only_until_its_rank_speaks_for_itself(
+def test_a_launcher_is_watched_only_until_its_rank_records(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched: list[list[int]] = []
     monkeypatch.setattr(
-        SamplerPool, "configure", lambda _, __, found: watched.append([process.pid for process in found])
+        SamplerPool,
+        "configure",
+        lambda _, __, processes: watched.append([process.pid for process in processes]),
     )
     machine = MachineMonitor(store, SamplerPool([]))
     launcher = process(store, "one", pid=10, role="launcher")
@@ -191,11 +193,11 @@ def test_invalid_options_of_one_run_do_not_affect_another_and_are_reported_only_
     machine.update_processes([process(store, "wrong", facts=facts), process(store, "right", pid=7)])
     watch_until(machine, until, lambda: keys(store, "right") and store.events("wrong", "notice"))
     machine.close()
-    told = {
+    notices = {
         run: [event.fields["text"] for event in store.events(run, "notice")] for run in ("wrong", "right")
     }
-    assert any("has no option 'colour'" in text for text in told["wrong"])
-    assert not any("colour" in text for text in told["right"])
+    assert any("has no option 'colour'" in text for text in notices["wrong"])
+    assert not any("colour" in text for text in notices["right"])
 
 
 def test_an_unknown_sampler_is_an_error_that_names_the_known_ones() -> None:

@@ -325,16 +325,16 @@ def test_a_journal_of_another_user_that_cannot_be_read_stops_nobody(what: str, s
         writer.append_row({"loss": 1.0}, 0)
         writer.close({"status": "finished", "reason": ""})
         opened = stepscope.open_store(shared)
-        found = {
+        outcome = {
             "runs": [run.id for run in opened.runs()],
             "set aside": [(journal.path, journal.reason, journal.advice) for journal in opened.set_aside()],
         }
         opened.close()
-        return found
+        return outcome
 
-    found = as_nobody(record_and_read)
-    assert found["runs"] == [NAME.run_id]
-    ((place, reason, advice),) = found["set aside"]
+    outcome = as_nobody(record_and_read)
+    assert outcome["runs"] == [NAME.run_id]
+    ((place, reason, advice),) = outcome["set aside"]
     assert place == str((path.parent if what == "folder" else path).relative_to(shared))
     assert "no permission" in reason
     assert "uid 0" in reason
@@ -352,13 +352,13 @@ def test_a_journal_that_is_stored_and_cannot_be_deleted_is_stored_once(shared: P
         folder.chmod(0o755)
 
     def read_three_times() -> list[list[int]]:
-        found = []
+        readings = []
         for _ in range(3):
             opened = stepscope.open_store(shared)
             points = len(opened.run("a run").series("loss"))
-            found.append([points, len(opened.set_aside())])
+            readings.append([points, len(opened.set_aside())])
             opened.close()
-        return found
+        return readings
 
     assert as_nobody(read_three_times) == [[1, 1]] * 3
     assert ODD.path(shared / "journal").exists()

@@ -67,7 +67,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 class Training:
-    """A training in a folder of its own, with a settings file that lies there, which does as it is told."""
+    """A training with its own folder and settings file, which runs the commands of the test."""
 
     def __init__(self, start, home: Path, settings: str, **environment: str) -> None:
         home.mkdir()
@@ -341,7 +341,7 @@ def test_settings_that_could_not_be_read_are_read_when_they_exist(folder: Path, 
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
-def test_a_file_that_others_could_have_read_or_written_is_not_followed_and_that_is_said(
+def test_a_file_that_others_could_read_or_write_is_ignored_with_a_warning(
     folder: Path, store: SqliteStore, mode: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = put(store, folder, "http://page")

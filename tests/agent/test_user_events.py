@@ -31,16 +31,16 @@ class Unspeakable:
 
 
 def endless() -> Fields:
-    found: Fields = {}
-    found["itself"] = found
-    return found
+    fields: Fields = {}
+    fields["itself"] = fields
+    return fields
 
 
 def deep() -> list[Any]:
-    found: list[Any] = []
+    nested: list[Any] = []
     for _ in range(10_000):
-        found = [found]
-    return found
+        nested = [nested]
+    return nested
 
 
 # What is given, and what a reader finds where that is not the same.

@@ -127,8 +127,10 @@ def test_a_recording_that_cannot_be_played_is_named_and_costs_the_gpus_alone(
     train: Train, tmp_path: Path
 ) -> None:
     run = train(tmp_path / "nowhere.jsonl")
-    (told,) = [event.fields["text"] for event in run.events("notice") if "recording" in event.fields["text"]]
-    assert "nowhere.jsonl cannot be played: FileNotFoundError" in told
+    (notice,) = [
+        event.fields["text"] for event in run.events("notice") if "recording" in event.fields["text"]
+    ]
+    assert "nowhere.jsonl cannot be played: FileNotFoundError" in notice
     assert any(info.key == "memory/used_bytes" for info in run.machine_keys())
 
 
