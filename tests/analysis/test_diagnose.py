@@ -158,14 +158,14 @@ def test_a_finding_has_the_json_fields_of_the_page(tmp_path):
     run = going_well(0, 800)
     run["loss"][600] *= 50
     [finding] = diagnose(tmp_path, run).findings
-    told = finding.as_dict()
-    assert list(told) == [
+    fields = finding.as_dict()
+    assert list(fields) == [
         "id", "key", "title", "headline", "detail", "severity", "confidence", "share", "open", "muted",
         "first_step", "last_step", "first_time", "last_time", "rank", "device", "where", "evidence", "chart",
         "ruled_out", "remedies", "tries", "estimate", "how", "refs",
     ]  # fmt: skip
-    assert told["key"] == told["id"] == "conv.spike"
-    assert (told["open"], told["muted"]) == (True, False)
-    assert set(told["chart"]) == {"keys", "from", "to"}
-    assert set(told["evidence"][0]) == {"label", "value", "note"}
-    assert set(told["remedies"][0]) == {"text", "code", "framework"}
+    assert fields["key"] == fields["id"] == "conv.spike"
+    assert (fields["open"], fields["muted"]) == (True, False)
+    assert set(fields["chart"]) == {"keys", "from", "to"}
+    assert set(fields["evidence"][0]) == {"label", "value", "note"}
+    assert set(fields["remedies"][0]) == {"text", "code", "framework"}

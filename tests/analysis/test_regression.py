@@ -27,7 +27,7 @@ def test_equal_runs_are_hardly_ever_outside_the_interval():
 
 def test_steps_that_drift_make_the_interval_wide():
     steady, drifting = steps(1), steps(1, drift=0.01)
-    of_steady, of_drifting = (time_change(one, [steps(2)]) for one in (steady, drifting))
+    of_steady, of_drifting = (time_change(baseline, [steps(2)]) for baseline in (steady, drifting))
     assert of_drifting.high - of_drifting.low > 3 * (of_steady.high - of_steady.low)
 
 

@@ -122,7 +122,7 @@ def test_a_spike_from_which_the_loss_recovers_slowly_is_found():
     assert found.peak == 200
 
 
-def test_values_that_rise_nearly_always_are_told_from_levels():
+def test_values_that_nearly_always_rise_are_distinguished_from_levels():
     rising = np.linspace(1, 2, 12) + CHANCE.normal(0, 0.02, 12)
     levels = np.repeat([1.0, 2.0, 3.0], 4) + CHANCE.normal(0, 0.02, 12)
     assert rise_of(rising) > 0.9

@@ -163,8 +163,8 @@ def test_a_late_rank_is_the_verdict(tmp_path):
     diagnosis = diagnose(tmp_path, *ranks_with_one_late(0.008))
     assert diagnosis.verdict.id == "dist.straggler"
     assert diagnosis.verdict.severity == "warning"
-    told = "The other ranks wait 8 ms of each 12 ms step for rank 2, mostly in forward."
-    assert diagnosis.verdict.headline == told
+    headline = "The other ranks wait 8 ms of each 12 ms step for rank 2, mostly in forward."
+    assert diagnosis.verdict.headline == headline
 
 
 def test_ranks_that_are_alternately_late_have_no_straggler(tmp_path):
