@@ -108,14 +108,14 @@ def diagnosed(
     **fields: Any,
 ) -> Diagnosis:
     """Diagnoses a run on the GPU; `fields` change its setup, None removes a field."""
-    census = {
+    setup = {
         name: value for name, value in {**TRANSFORMER, **(setup or {}), **fields}.items() if value is not None
     }
     described = readings() if machine is None else machine
     return diagnose(
         folder,
         run,
-        events=(DESCRIBED, ATTENTION, ("census", census), *events),
+        events=(DESCRIBED, ATTENTION, ("census", setup), *events),
         machine=described,
         facts=facts,
     )

@@ -151,9 +151,9 @@ def record(
 ) -> None:
     """Tells a store what some ranks recorded, a row for each step and set of keys."""
     for rank, columns in enumerate(ranks):
-        told = {"cpus": 8, "libraries": {"torch": "2.9"}, "environment": {}, **(facts or {})}
+        setup = {"cpus": 8, "libraries": {"torch": "2.9"}, "environment": {}, **(facts or {})}
         process = Process(
-            RUN, "sim", "demo", SEGMENT, rank, HOST, 100 + rank, "rank", int(BEGUN_S * 1e9), facts=told
+            RUN, "sim", "demo", SEGMENT, rank, HOST, 100 + rank, "rank", int(BEGUN_S * 1e9), facts=setup
         )
         taken = columns.get("step_seconds", np.full(len(columns["loss"]), 0.1) if "loss" in columns else None)
         assert taken is not None

@@ -39,8 +39,8 @@ def why_not(diagnosis):
 def test_a_long_run_without_a_checkpoint_is_reported(tmp_path, minutes, severity, steps):
     finding = the_finding(diagnose(tmp_path, lasting(minutes, steps=steps), memory=None))
     assert finding.severity == severity
-    told = float(finding.headline.split(" in ")[1].split(" min")[0])
-    assert told == pytest.approx(minutes, rel=0.1)
+    reported = float(finding.headline.split(" in ")[1].split(" min")[0])
+    assert reported == pytest.approx(minutes, rel=0.1)
     assert "os.replace" in finding.remedies[0].code
 
 

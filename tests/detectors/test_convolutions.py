@@ -55,7 +55,7 @@ def test_other_models_keep_their_memory_format(tmp_path, setup, run, machine):
     assert alarming(diagnosis) == []
 
 
-def test_float32_convolutions_are_told_of_the_format_after_autocast(tmp_path):
+def test_channels_last_is_advised_to_float32_convolutions_only_after_autocast(tmp_path):
     diagnosis = diagnosed(tmp_path, images(), RESNET, autocast="off")
     assert finding_of(diagnosis, "cfg.channels_last") is None
     assert finding_of(diagnosis, "prec.no_amp") is not None

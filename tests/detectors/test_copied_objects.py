@@ -19,7 +19,7 @@ SHARED = 1_500 * MIB
 
 
 def rising(first, last, count=40):
-    """Memory that grows quickly at first and then less, as more and more pages are copied already."""
+    """Memory that grows quickly and then more slowly, as more and more pages are already copied."""
     return last - (last - first) * np.exp(-np.linspace(0, 5, count))
 
 

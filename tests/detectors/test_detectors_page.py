@@ -15,8 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_has_what_the_detectors_declare():
-    told = "write it anew: python -m tests.detectors.page > docs/detectors.md"
-    assert (DOCS / "detectors.md").read_text() == page.drawn(), told
+    advice = "write it anew: python -m tests.detectors.page > docs/detectors.md"
+    assert (DOCS / "detectors.md").read_text() == page.drawn(), advice
 
 
 def test_the_settings_on_the_page_can_be_used():

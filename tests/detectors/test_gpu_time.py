@@ -40,7 +40,7 @@ def test_a_gpu_that_waits_for_kernels_is_reported_with_an_interval(tmp_path, uti
     assert 'mode="reduce-overhead"' in finding.remedies[0].code
 
 
-def test_a_compiled_model_is_not_told_to_compile(tmp_path):
+def test_compiling_is_not_advised_to_a_compiled_model(tmp_path):
     finding = finding_of(diagnosed(tmp_path, launching(), machine=idle(), compiled=True), "gpu.launch_bound")
     assert "larger batches" in finding.remedies[0].text
 

@@ -11,7 +11,7 @@ STEPS = 600
 NUMBER = np.arange(STEPS)
 IDS = {"grad.explode", "grad.vanish", "grad.stale", "grad.clip"}
 SAMPLED = [0, 1, 2, 40, 90, 170, 260, 330, 410, 520]
-"""The steps at which gradients are read: a few first ones, then seldom."""
+"""The steps at which gradients are read: the first few, then rarely."""
 
 
 def at_samples(values, steps: int = STEPS) -> np.ndarray:
@@ -106,8 +106,8 @@ def test_a_first_gradient_after_which_the_loss_never_fell_is_reported(tmp_path, 
 @pytest.mark.parametrize(("ratio", "is_found"), [(5.0, False), (50.0, True), (1000.0, True)])
 def test_gradients_far_above_the_weights_are_reported_if_the_loss_never_fell(tmp_path, ratio, is_found):
     columns = {"gradient_norm": at_samples(ratio * 12.0), "weight_norm": at_samples(12.0)}
-    found = found_in(diagnose(tmp_path, run_with("plateau", **columns)))
-    assert [finding.id for finding in found] == ["grad.explode"] * is_found
+    findings = found_in(diagnose(tmp_path, run_with("plateau", **columns)))
+    assert [finding.id for finding in findings] == ["grad.explode"] * is_found
     assert found_in(diagnose(tmp_path, run_with("usual", **columns))) == []
 
 
@@ -181,7 +181,7 @@ def test_a_run_without_norms_of_layers_is_not_checked_for_vanishing_gradients(tm
 # Never reset
 
 
-def summed(power: float, chance_of: int = 0) -> np.ndarray:
+def accumulated(power: float, chance_of: int = 0) -> np.ndarray:
     noise = np.exp(np.random.default_rng(chance_of).normal(0, 0.05, len(SAMPLED)))
     return at_samples(2.0 * (np.array(SAMPLED) + 1.0) ** power * noise)
 
@@ -189,7 +189,7 @@ def summed(power: float, chance_of: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("power", [0.5, 0.8, 1.0])
 @pytest.mark.parametrize("shape", ["usual", "plateau"])
 def test_gradients_that_are_never_reset_are_reported(tmp_path, shape, power):
-    run = run_with(shape, gradient_norm=summed(power))
+    run = run_with(shape, gradient_norm=accumulated(power))
     [finding] = diagnose(tmp_path, run, events=(kept(),)).findings
     assert (finding.id, finding.severity) == ("grad.stale", "critical" if shape == "plateau" else "warning")
     assert "zero_grad" in finding.remedies[0].code
@@ -203,7 +203,7 @@ def test_three_norms_of_the_first_steps_are_enough_where_gradients_are_kept(tmp_
 
 
 def test_a_loss_that_diverges_because_gradients_are_never_reset_is_not_reported_beside_it(tmp_path):
-    run = run_with(gradient_norm=summed(1.0))
+    run = run_with(gradient_norm=accumulated(1.0))
     run["loss"][-150:] = 1e4 * 1.2 ** np.arange(150)
     assert [finding.id for finding in diagnose(tmp_path, run).findings] == ["conv.diverging"]
     [finding] = diagnose(tmp_path, run, events=(kept(),)).findings
@@ -213,14 +213,14 @@ def test_a_loss_that_diverges_because_gradients_are_never_reset_is_not_reported_
 @pytest.mark.parametrize(
     ("norms", "setup"),
     [
-        (summed(1.0), kept(kept=0)),  # new gradients at each step
-        (summed(1.0), kept(kept=4)),
-        (summed(0.5), kept(changes=2)),  # set to zero and added to
+        (accumulated(1.0), kept(kept=0)),  # new gradients at each step
+        (accumulated(1.0), kept(kept=4)),
+        (accumulated(0.5), kept(changes=2)),  # set to zero and added to
         (at_samples(2.0), kept()),  # set to zero in a way that is not counted
-        (summed(0.1), kept()),
+        (accumulated(0.1), kept()),
         (at_samples(np.random.default_rng(0).lognormal(0, 0.5, len(SAMPLED))), kept()),
-        (summed(3.0), kept()),
-        (-np.sort(-summed(1.0)), kept()),
+        (accumulated(3.0), kept()),
+        (-np.sort(-accumulated(1.0)), kept()),
     ],
 )
 def test_gradients_that_are_reset_are_no_finding_whatever_their_norm(tmp_path, norms, setup):
@@ -230,7 +230,7 @@ def test_gradients_that_are_reset_are_no_finding_whatever_their_norm(tmp_path, n
 
 
 def test_growing_norms_of_a_model_that_is_not_watched_are_not_called_checked(tmp_path):
-    diagnosis = diagnose(tmp_path, run_with(gradient_norm=summed(1.0)))
+    diagnosis = diagnose(tmp_path, run_with(gradient_norm=accumulated(1.0)))
     assert "grad.stale" in diagnosis.checks.not_run
 
 

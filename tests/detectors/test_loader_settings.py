@@ -147,7 +147,7 @@ def with_starts(share, epoch=30, between=0.7, seed=1):
 
 @pytest.mark.parametrize(("share", "severity"), [(0.045, "notice"), (0.1, "warning"), (0.3, "warning")])
 @pytest.mark.parametrize("between", [0.4, 0.9])
-def test_workers_that_start_anew_in_each_epoch_are_told_to_stay_alive(tmp_path, share, severity, between):
+def test_persistent_workers_are_advised_if_workers_restart_in_each_epoch(tmp_path, share, severity, between):
     run = with_starts(share, between=between)
     diagnosis = diagnose(tmp_path, run, events=(loader(persistent_workers=False, start_method="spawn"),))
     finding = the_finding(diagnosis, "input.loader_config")
@@ -199,9 +199,9 @@ def test_time_between_passes_is_reported_even_if_the_loader_is_slow_as_well(tmp_
     run = with_starts(0.3, between=0.9)
     for key in ("phase/data_seconds", "step_seconds"):
         run[key] = run[key] + 0.03
-    found = diagnose(tmp_path, run, events=(loader(persistent_workers=False),)).findings
-    assert "input.loader_config" in [finding.id for finding in found]
-    starts = next(finding for finding in found if finding.id == "input.loader_config")
+    findings = diagnose(tmp_path, run, events=(loader(persistent_workers=False),)).findings
+    assert "input.loader_config" in [finding.id for finding in findings]
+    starts = next(finding for finding in findings if finding.id == "input.loader_config")
     assert "wait for the first batch" not in [line.label for line in starts.evidence]
 
 

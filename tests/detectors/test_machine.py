@@ -187,13 +187,13 @@ def test_threads_that_wait_for_memory_are_reported_without_a_container(tmp_path)
     assert finding.headline == "Threads wait for memory 30% of the time."
 
 
-@pytest.mark.parametrize(("share", "found"), [(0.004, False), (0.015, False), (0.04, True), (0.2, True)])
-def test_recording_that_takes_noticeable_time_is_reported_by_itself(tmp_path, share, found):
+@pytest.mark.parametrize(("share", "is_found"), [(0.004, False), (0.015, False), (0.04, True), (0.2, True)])
+def test_recording_that_takes_noticeable_time_is_reported_by_itself(tmp_path, share, is_found):
     run = going_well(1, 1500)
     run["stepscope/overhead_ratio"] = np.where(np.arange(1500) % 20 == 0, share, np.nan)
     findings = diagnose(tmp_path, run).findings
-    assert [finding.id for finding in findings] == (["cfg.monitor_cost"] if found else [])
-    if found:
+    assert [finding.id for finding in findings] == (["cfg.monitor_cost"] if is_found else [])
+    if is_found:
         assert findings[0].share == pytest.approx(share)
         assert findings[0].severity == ("warning" if share >= 0.05 else "notice")
 

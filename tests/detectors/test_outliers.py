@@ -92,7 +92,7 @@ def test_longer_model_passes_of_equal_batches_are_a_warning(tmp_path):
     assert outliers(diagnose(tmp_path, run)).severity == "warning"
 
 
-def test_workers_that_stay_alive_already_are_not_told_to(tmp_path):
+def test_persistent_workers_are_not_advised_if_they_are_in_use(tmp_path):
     loader = ("loader", LOADER | {"persistent_workers": True})
     finding = outliers(diagnose(tmp_path, with_slow_steps("data", every=400), events=(loader,)))
     assert "persistent_workers=True" not in finding.tries

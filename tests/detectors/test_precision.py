@@ -53,7 +53,7 @@ def test_bfloat16_is_a_notice_beside_tf32_and_estimated_after_it(tmp_path):
 
 @pytest.mark.parametrize("dose", [0.5, 0.7, 0.95])
 @pytest.mark.parametrize("machine", [readings(tensor_active_ratio=0.3), WITHOUT_COUNTERS])
-def test_a_float32_model_with_tf32_is_told_to_use_bfloat16(tmp_path, dose, machine):
+def test_bfloat16_is_advised_to_a_float32_model_with_tf32(tmp_path, dose, machine):
     run = on_gpu(lags={"forward": dose, "backward": dose + 0.03})
     diagnosis = diagnosed(tmp_path, run, autocast="off", machine=machine)
     [finding] = diagnosis.findings

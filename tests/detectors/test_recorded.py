@@ -27,7 +27,7 @@ def findings(folder: Path) -> Callable[[str], dict[str, dict]]:
 
 
 class HandClock:
-    """A clock that goes when it is told to."""
+    """A clock that a test moves forward."""
 
     def __init__(self) -> None:
         self.now = time.monotonic()

@@ -156,7 +156,7 @@ def test_compilations_again_and_again_are_reported_with_their_reason(tmp_path):
 @pytest.mark.parametrize("late", [{}, {100: 0.05}, dict.fromkeys(range(2, 12), 3.0)])
 def test_compilations_in_the_first_steps_or_of_little_time_are_fine(tmp_path, late):
     run, events = compiled(late)
-    assert [one.id for one in diagnose(tmp_path, run, events=events).findings] == []
+    assert [finding.id for finding in diagnose(tmp_path, run, events=events).findings] == []
 
 
 def test_a_function_that_is_no_longer_compiled_is_reported_even_in_the_first_steps(tmp_path):
