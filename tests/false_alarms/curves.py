@@ -88,7 +88,7 @@ def heavy_tailed(chance: Chance) -> Floats:
 
 
 def doubling(chance: Chance) -> Floats:
-    """Two kinds of batches by turns: for some dozens of steps the loss is about twice as high."""
+    """Two alternating kinds of batches: for some dozens of steps the loss is about twice as high."""
     count = _count(chance)
     is_high = np.zeros(count, bool)
     place = 0
@@ -155,8 +155,8 @@ def kl_warm_up(chance: Chance) -> Floats:
 
 
 HEALTHY: dict[str, Callable[[Chance], Floats]] = {
-    one.__name__: one
-    for one in (
+    curve.__name__: curve
+    for curve in (
         gan_rising, value_loss_rising, cyclic, curriculum, heavy_tailed, doubling, warm_restarts, sparse,
         plateau, growing_episodes, converging_quickly, kl_warm_up,
     )

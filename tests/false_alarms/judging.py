@@ -26,11 +26,11 @@ DIAGNOSTICIAN = Diagnostician({})
 
 def findings_at(curve: Curve, ends: Iterable[int]) -> set[str]:
     """The loud findings there are when so many losses have been logged, each time in the newest window."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for end in ends:
         diagnosis = DIAGNOSTICIAN.examine(window_of(curve, end))
-        found.update(one.id for one in diagnosis.findings if one.severity in LOUD)
-    return found
+        ids.update(finding.id for finding in diagnosis.findings if finding.severity in LOUD)
+    return ids
 
 
 def window_of(curve: Curve, end: int) -> Window:
@@ -53,9 +53,9 @@ def window_of(curve: Curve, end: int) -> Window:
 def _buckets(values: np.ndarray, width: int = 32) -> Buckets:
     """A series as the store thins it."""
     starts = np.arange(0, len(values), width)
-    parts = [values[one : one + width] for one in starts]
+    parts = [values[start : start + width] for start in starts]
     figures = [
-        np.array([made(one) for one in parts]) for made in (np.min, np.max, np.mean, lambda one: one[-1])
+        np.array([made(part) for part in parts]) for made in (np.min, np.max, np.mean, lambda part: part[-1])
     ]
     return Buckets(
         width, starts, np.array(list(map(len, parts))), *figures, np.zeros_like(starts), starts * 0.25

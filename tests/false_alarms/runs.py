@@ -95,7 +95,7 @@ def _alike(chance: np.random.Generator, steps: int) -> Floats:
 
 
 def _collect_garbage(chance: np.random.Generator, figures: dict, steps: int, step_s: float) -> None:
-    """Short collections now and then, and long ones seldom."""
+    """Short collections sometimes, and long ones rarely."""
     looks = chance.random(steps) < 0.05
     pause = np.where(looks, chance.exponential(2e-4, steps), np.nan)
     longest = 0.002 * max(int(10 / step_s), 100) * step_s  # 0.2% of the time
@@ -142,18 +142,18 @@ class _Player:
         self._liveness = ProcessLiveness(mark, 60, self._clock, is_alive=lambda _: True, probe=probe)
 
     def play(self) -> set[str]:
-        found: set[str] = set()
+        ids: set[str] = set()
         length = int(self._ends[-1]) + 1
         for second in range(1, length + 1):
             self._clock.now += 1
             came = self._take(second)
             if came or self._run.works_in_pauses:
                 self._work()
-            found |= self._alerts(second)
+            ids |= self._alerts(second)
             if second % DIAGNOSED_EVERY_S == 0 or second == length:
                 diagnosis = DIAGNOSTICIAN.diagnose(self._store, "run")
-                found |= {one.id for one in diagnosis.findings if one.severity in LOUD}
-        return found
+                ids |= {finding.id for finding in diagnosis.findings if finding.severity in LOUD}
+        return ids
 
     def _take(self, second: int) -> int:
         end = int(np.searchsorted(self._ends, second, "right"))
@@ -169,9 +169,9 @@ class _Player:
                     np.ones(len(rows), bool) if key in ("loss", "gradient_norm") else ~np.isnan(values[rows])
                 )
                 if known.any():
-                    told = ([key], rows[known], times_ns[known], values[rows][known][:, None])
-                    self._store.append(self._source, *told)
-                    self._watch.history.add(self._source, *told)
+                    block = ([key], rows[known], times_ns[known], values[rows][known][:, None])
+                    self._store.append(self._source, *block)
+                    self._watch.history.add(self._source, *block)
         return len(rows)
 
     def _alerts(self, second: int) -> set[str]:
@@ -181,10 +181,10 @@ class _Player:
             at = np.array([now_ns]), values
             self._watch.history.add(self._machine, list(self._run.machine), np.zeros(1, np.int64), *at)
         self._watch.status = "running" if self._liveness.stalled_for() is None else "stalled"
-        fired = [one for one in self._watch.changes(now_ns) if one.turn == "fires"]
+        fired = [change for change in self._watch.changes(now_ns) if change.turn == "fires"]
         for number, one in enumerate(fired):
             self._watch.fired(one, 1000 * second + number)
-        return {one.rule.name for one in fired}
+        return {change.rule.name for change in fired}
 
     def _work(self) -> None:
         self._ticks += 50

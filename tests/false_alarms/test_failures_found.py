@@ -10,11 +10,11 @@ SEEDS = 12
 
 
 def share_found(curves):
-    return sum("conv.diverging" in findings_at(one, [len(one.loss)]) for one in curves) / len(curves)
+    return sum("conv.diverging" in findings_at(curve, [len(curve.loss)]) for curve in curves) / len(curves)
 
 
 def share_alerted(curves, rule):
-    return sum(rule in alerts_of(one) for one in curves) / len(curves)
+    return sum(rule in alerts_of(curve) for curve in curves) / len(curves)
 
 
 @pytest.mark.parametrize("kind", few(USUAL, 1))

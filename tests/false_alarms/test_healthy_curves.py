@@ -19,13 +19,13 @@ def alarms_of(kind, seed):
 
 @pytest.mark.parametrize("kind", few(HEALTHY, 4))
 def test_a_healthy_loss_raises_no_alarm(kind):
-    assert {seed: found for seed in range(8) if (found := alarms_of(kind, seed))} == {}
+    assert {seed: alarms for seed in range(8) if (alarms := alarms_of(kind, seed))} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_none_of_300_healthy_losses_of_a_kind_raises_an_alarm(kind):
-    assert {seed: found for seed in range(300) if (found := alarms_of(kind, seed))} == {}
+    assert {seed: alarms for seed in range(300) if (alarms := alarms_of(kind, seed))} == {}
 
 
 def test_a_stage_of_a_curriculum_that_begins_above_the_first_loss_raises_no_alarm_while_it_falls():
