@@ -72,8 +72,12 @@ values = st.one_of(
 def arguments_of(name: str) -> st.SearchStrategy[dict[str, Any]]:
     """Any values for the arguments a method has; names of its own for one that takes any."""
     parameters = list(inspect.signature(getattr(TrainingMonitor, name)).parameters.values())[1:]
-    named = {one.name: values for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD}
-    wanted = {one.name for one in parameters if one.default is inspect.Parameter.empty}
+    named = {
+        parameter.name: values
+        for parameter in parameters
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    wanted = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
     given_ones = {name: strategy for name, strategy in named.items() if name in wanted}
     others = {name: strategy for name, strategy in named.items() if name not in wanted}
     fixed = st.fixed_dictionaries(given_ones, optional=others)
@@ -91,8 +95,10 @@ def test_no_public_method_raises_whatever_it_is_given(
 ) -> None:
     arguments = data.draw(arguments_of(name))
     parameters = inspect.signature(getattr(TrainingMonitor, name)).parameters.values()
-    in_order = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_ONLY]
-    getattr(shared, name)(*(arguments.pop(one) for one in in_order if one != "self"), **arguments)
+    in_order = [
+        parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
+    getattr(shared, name)(*(arguments.pop(key) for key in in_order if key != "self"), **arguments)
     shared.unwatch()
     shared.timer.step = 0
     shared.log({"after": 1.0}, step=1)  # and it still records

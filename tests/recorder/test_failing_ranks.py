@@ -56,8 +56,8 @@ def test_the_commands_name_the_rank_too(command: str, start, folder) -> None:
     train(start, "raises")
     named = ["ranks"] if command == "show" else []
     words = [sys.executable, "-m", "stepscope", command, *named, "--store", str(folder), "--json"]
-    told = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=120).stdout)
-    (run,) = told if command == "runs" else [told]
+    output = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=120).stdout)
+    (run,) = output if command == "runs" else [output]
     assert run["reason"] == "rank 1: ValueError: label 12 is out of range"
 
 

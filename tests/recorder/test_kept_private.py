@@ -14,18 +14,18 @@ from tests.schema.corpus import secrets
 
 LEAKY = """
 import json, logging, sys, stepscope
-told = json.loads(sys.stdin.read())
+corpus = json.loads(sys.stdin.read())
 monitor = stepscope.TrainingMonitor(
     {"logging": {"directory": sys.argv[1], "jsonl": True}}, run="leaky"
 )
 monitor.start_monitoring()
 mine = logging.getLogger("mine")
 monitor.logs.attach(mine)
-for text, secret in told:
+for text, secret in corpus:
     monitor.event("connected", address=text, options={"password": secret})
     monitor.log({"loss": 1.0, "note": text})
     mine.warning("said %s", text, extra={"api_key": secret})
-raise ConnectionError(told[0][0])
+raise ConnectionError(corpus[0][0])
 """
 
 
@@ -56,8 +56,8 @@ def test_no_secret_is_in_any_file_of_a_run(mode: str, start, folder: Path, tmp_p
         assert len(run.events("connected")) == len(corpus)
     written = everything(folder, tmp_path / "logs")
     assert written.count(b"[redacted:") > 2 * len(corpus)
-    found = [secret for _, secret in corpus if json.dumps(secret)[1:-1].encode() in written]
-    assert found == []
+    leaked = [secret for _, secret in corpus if json.dumps(secret)[1:-1].encode() in written]
+    assert leaked == []
 
 
 @pytest.mark.slow

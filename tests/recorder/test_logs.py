@@ -268,13 +268,13 @@ def test_an_exception_is_logged_with_its_frames_and_without_its_variables(make: 
     except RuntimeError:
         logs.logger("training").exception("trouble")
     logs.stop()
-    [told] = [line["exception"] for line in lines("training")]
-    assert (told["type"], told["message"]) == ("RuntimeError", "step failed")
+    [exception] = [line["exception"] for line in lines("training")]
+    assert (exception["type"], exception["message"]) == ("RuntimeError", "step failed")
     assert (
-        told["frames"][-1]["function"]
+        exception["frames"][-1]["function"]
         == "test_an_exception_is_logged_with_its_frames_and_without_its_variables"
     )
-    cause = told["cause"]
+    cause = exception["cause"]
     assert (cause["type"], cause["message"]) == ("ValueError", "cannot log in with password=[redacted:name]")
     assert [frame["function"] for frame in cause["frames"][1:]] == ["fail"] * 3
     assert {type(frame["line"]) for frame in cause["frames"]} == {int}
@@ -305,9 +305,9 @@ def test_of_a_deep_traceback_both_ends_are_kept(make: Make, lines: Lines) -> Non
     except ValueError:
         logs.logger("training").exception("deep")
     logs.stop()
-    [told] = [line["exception"] for line in lines("training")]
-    assert len(told["frames"]) == 64
-    assert told["frames_left_out"] == 502 - 64
+    [exception] = [line["exception"] for line in lines("training")]
+    assert len(exception["frames"]) == 64
+    assert exception["frames_left_out"] == 502 - 64
 
 
 class Mute:
@@ -352,13 +352,13 @@ def test_any_value_may_be_logged(make: Make, lines: Lines, monkeypatch: pytest.M
     logs.stop()
     first, second, third = lines("training")
     assert first["message"] == "%s %s [arguments left out: OSError]"
-    told = first["fields"]
-    assert (told["nan"], told["inf"], told["huge"]) == ("NaN", "-Infinity", "Infinity")
-    assert told["mute"] == "<Mute that cannot be shown: OSError>"
-    assert told["device"] == "<OnDevice of shape [2, 3] on cuda:0>"
-    assert told["many"][-1] == "[... 99800 more]"
-    assert told["error"]["type"] == "KeyError"
-    assert told["keys"] == {"1": 2, "None": 3}
+    fields = first["fields"]
+    assert (fields["nan"], fields["inf"], fields["huge"]) == ("NaN", "-Infinity", "Infinity")
+    assert fields["mute"] == "<Mute that cannot be shown: OSError>"
+    assert fields["device"] == "<OnDevice of shape [2, 3] on cuda:0>"
+    assert fields["many"][-1] == "[... 99800 more]"
+    assert fields["error"]["type"] == "KeyError"
+    assert fields["keys"] == {"1": 2, "None": 3}
     assert second["message"] == "%d apples [arguments left out: TypeError]"
     assert len(third["message"]) < 2 * MAX_TEXT
 
@@ -491,15 +491,15 @@ def test_a_full_disk_costs_lines_but_never_an_error_or_half_a_line(
     assert result.returncode == 0, result.stderr
     assert "cannot be written" in result.stderr
     read = lines()
-    told = [line["fields"]["dropped"] for line in read if "were dropped" in line["message"]]
+    counts = [line["fields"]["dropped"] for line in read if "were dropped" in line["message"]]
     numbers = [int(line["message"].split()[1]) for line in read if line["message"].startswith("number")]
     assert numbers == sorted(set(numbers))
     assert numbers[:10_000] == list(range(10_000))
-    assert len(numbers) + sum(told) in {
+    assert len(numbers) + sum(counts) in {
         30_000,
         30_001,
     }  # what is said about the disk may have been dropped too
-    assert int(result.stdout) == sum(told)
+    assert int(result.stdout) == sum(counts)
     messages = [line["message"] for line in read]
     assert {"before", "after"} <= set(messages)
 
@@ -678,8 +678,8 @@ def test_no_secret_reaches_a_file_by_any_way(make: Make, tmp_path: Path) -> None
         logs.stop()
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert everything.count(b"[redacted:") > 10 * len(corpus)
-    found = [kind for kind, (_, secret) in corpus.items() if needle(secret) in everything]
-    assert found == []
+    leaked = [kind for kind, (_, secret) in corpus.items() if needle(secret) in everything]
+    assert leaked == []
 
 
 def needle(secret: str) -> bytes:

@@ -82,9 +82,9 @@ def test_all_ranks_of_a_run_whose_name_held_a_secret_have_one_id(folder: Path, s
     """
     common = {"WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": "job7"}
     ranks = [start(code, f"exp-{TOKEN}", environment={**common, "RANK": str(rank)}) for rank in range(3)]
-    told = [rank.communicate(timeout=120)[0].strip() for rank in ranks]
-    assert len(set(told)) == 1
-    assert told[0]
+    printed = [rank.communicate(timeout=120)[0].strip() for rank in ranks]
+    assert len(set(printed)) == 1
+    assert printed[0]
     (run,) = stepscope.open_store(folder).runs()
     assert len(run.segments[0].processes) == 3
 
@@ -144,7 +144,7 @@ def test_secrets_in_names_of_metrics_are_taken_out_and_the_metrics_stay_apart(fo
         with monitor.phase(f"load token={WORD}"):
             pass
     run = stepscope.open_store(folder).run("a")
-    keys = {one.key for one in run.keys()}
+    keys = {key.key for key in run.keys()}
     assert {"password=[redacted:name]", "password=[redacted:name]#2", "token_accuracy"} <= keys
     assert "loss/[redacted:huggingface]" in keys
     assert run.series("password=[redacted:name]").values.tolist() == [1.0] * 6
@@ -210,15 +210,15 @@ PERSONAL = """
 import json, logging, sys, stepscope
 config = json.loads(sys.argv[1])
 with stepscope.TrainingMonitor(config, run="by ada@example.org") as monitor:
-    told = "mail ada@example.org, phone +49 170 1234567, host 10.1.2.3, account DE89370400440532013000"
-    monitor.event("asked", text=told, phone="5551234567", nested=[{"peer": "fd00::5"}])
-    monitor.log({"loss/ada@example.org": 1.0, "note": told})
-    monitor.logs.logger("training").info(told, extra={"phone": "5551234567"})
+    note = "mail ada@example.org, phone +49 170 1234567, host 10.1.2.3, account DE89370400440532013000"
+    monitor.event("asked", text=note, phone="5551234567", nested=[{"peer": "fd00::5"}])
+    monitor.log({"loss/ada@example.org": 1.0, "note": note})
+    monitor.logs.logger("training").info(note, extra={"phone": "5551234567"})
     try:
-        raise ValueError(told)
+        raise ValueError(note)
     except ValueError:
         monitor.logs.logger("training").exception("failed")
-    raise ConnectionError(told)
+    raise ConnectionError(note)
 """
 DATA = [b"ada@example.org", b"1234567", b"10.1.2.3", b"DE8937", b"fd00::5"]
 

@@ -65,8 +65,8 @@ def recorded(
 ) -> stepscope.reading.Run:
     with TrainingMonitor(NO_AGENT, run=name, directory=folder, params=params, resume=resume) as monitor:
         monitor.log({"loss": 1.0})
-        for one in logged:
-            monitor.log_params(one)
+        for values in logged:
+            monitor.log_params(values)
     return stepscope.open_store(folder).run(name)
 
 

@@ -39,11 +39,11 @@ def test_ranks_of_one_launch_agree_on_run_and_segment_without_talking(
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         if name in others:
             others[name] = "5"
-    found = []
-    for one in (environment, others):
+    identities = []
+    for variables in (environment, others):
         monkeypatch.setattr(rank_detection, "_starts", itertools.count())  # as each process begins
-        found.append(identify(None, "p", one, parent=1))
-    mine, other = found
+        identities.append(identify(None, "p", variables, parent=1))
+    mine, other = identities
     assert (mine.rank, other.rank, mine.world_size) == (3, 5, 8)
     assert mine.segment == other.segment
     assert mine.name == other.name
@@ -67,12 +67,12 @@ def test_nonsense_in_the_environment_is_rank_0() -> None:
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "", "CON", "x" * 500, "\ud800", "a\0b", "-r0-1.2"])
 def test_a_run_id_is_a_plain_file_name_whatever_the_run_is_called(name: str) -> None:
-    found = run_id("p", name)
-    assert "/" not in found
-    assert not found.startswith(".")
-    assert found.isascii()
-    assert len(found) < 60
-    assert found != run_id("q", name)
+    identifier = run_id("p", name)
+    assert "/" not in identifier
+    assert not identifier.startswith(".")
+    assert identifier.isascii()
+    assert len(identifier) < 60
+    assert identifier != run_id("q", name)
 
 
 @pytest.mark.parametrize("words", [None, [], [1], [b"\xff"], "gone"])

@@ -116,8 +116,8 @@ def test_projects_have_names_of_their_own(folder: Path) -> None:
 def test_ranks_of_one_launch_share_a_run_and_a_second_launch_has_its_own(folder: Path) -> None:
     ranks = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     with_rank = [{**ranks, "RANK": str(rank)} for rank in (1, 0)]
-    assert [_same_start(folder, one, parent=7) for one in with_rank] == ["mnist", "mnist"]
-    assert [_same_start(folder, one, parent=8) for one in with_rank] == ["mnist-2", "mnist-2"]
+    assert [_same_start(folder, rank, parent=7) for rank in with_rank] == ["mnist", "mnist"]
+    assert [_same_start(folder, rank, parent=8) for rank in with_rank] == ["mnist-2", "mnist-2"]
 
 
 def _same_start(folder: Path, environment: dict[str, str], parent: int) -> str:
@@ -164,13 +164,13 @@ def test_hosts_of_one_launch_share_a_run_whichever_comes_first(folder: Path, mon
 
 
 def test_of_many_that_begin_at_once_each_has_a_run_of_its_own(folder: Path) -> None:
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(launched(folder))) for _ in range(12)]
+    ids: list[str] = []
+    threads = [threading.Thread(target=lambda: ids.append(launched(folder))) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == sorted(["mnist", *(f"mnist-{number}" for number in range(2, 13))])
+    assert sorted(ids) == sorted(["mnist", *(f"mnist-{number}" for number in range(2, 13))])
 
 
 def test_runs_of_an_earlier_version_have_their_names(folder: Path) -> None:
@@ -205,8 +205,8 @@ if __name__ == "__main__":
     for together in (2, 1):
         gate = multiprocessing.Barrier(together)
         several = [multiprocessing.Process(target=train, args=(n, gate)) for n in range(together)]
-        for one in several: one.start()
-        for one in several: one.join()
+        for process in several: process.start()
+        for process in several: process.join()
 """
 
 

@@ -61,9 +61,9 @@ def test_one_setting_switches_sampling_off(folder: Path) -> None:
 
 def test_a_failure_of_sampling_does_not_stop_the_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_thread, "PERIOD_S", 0.001)
-    drained, told = threading.Event(), []
+    drained, messages = threading.Event(), []
     guard = Guard(strict=True)
-    monkeypatch.setattr(guard, "tell", told.append)
+    monkeypatch.setattr(guard, "tell", messages.append)
     writer: Any = SimpleNamespace(prepare=lambda: None, recover=lambda: None)
     thread = MaintenanceThread(writer, lambda: None, drained.set, lambda: None, guard)
 
@@ -72,12 +72,12 @@ def test_a_failure_of_sampling_does_not_stop_the_maintenance(monkeypatch: pytest
 
     thread.sample = fail
     deadline = time.monotonic() + 30
-    while not told and time.monotonic() < deadline:
+    while not messages and time.monotonic() < deadline:
         drained.wait(0.01)
     drained.clear()
     assert drained.wait(30)
     thread.stop()
-    assert told == ["The stack of the training is no longer sampled: RuntimeError('no stack')"]
+    assert messages == ["The stack of the training is no longer sampled: RuntimeError('no stack')"]
 
 
 def test_frequent_samples_do_not_make_maintenance_more_frequent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def small_model():
 
 
 def norm(model) -> float:
-    return float(torch.cat([one.grad.reshape(-1) for one in model.parameters()]).norm())
+    return float(torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()]).norm())
 
 
 def train(folder: Path, steps: int, model=None, **looks) -> tuple[stepscope.reading.Run, list[float]]:
