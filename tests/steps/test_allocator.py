@@ -1,4 +1,4 @@
-"""What the allocator holds is read as it is, seldom enough, and never changed."""
+"""The memory of the allocator is read rarely and correctly, and never changed."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_figures_are_the_allocators_own() -> None:
 def test_a_counter_that_a_version_of_pytorch_lacks_is_left_out() -> None:
     old = counters()
     del old["num_device_alloc"], old["inactive_split_bytes"]
-    found = figures(old)
-    assert "memory/device_allocs_total" not in found
-    assert "memory/inactive_split_bytes" not in found
-    assert found["memory/allocated_bytes"] == 2.0 * GIB
+    values = figures(old)
+    assert "memory/device_allocs_total" not in values
+    assert "memory/inactive_split_bytes" not in values
+    assert values["memory/allocated_bytes"] == 2.0 * GIB
 
 
 def test_before_a_gpu_is_used_there_are_no_figures() -> None:

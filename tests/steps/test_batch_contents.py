@@ -1,4 +1,4 @@
-"""Samples and tokens are counted in batches of any make, and wrong guesses are not made."""
+"""Samples and tokens are counted in batches of any kind, and nothing is guessed wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler does is told in the step it did it, by the real compiler."""
+"""Work of the real compiler is reported at the step in which it happened."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ def test_a_step_with_more_compilations_than_are_kept_has_its_whole_time(recorded
     counts = CompileCounts(recorded, recorded.changed.append, {"torch._dynamo.utils": dynamo})
     for _ in range(10):
         dynamo.compile()
-    found = counts.read(1)
-    assert found["compile/frames"] == 10
-    assert found["compile/seconds"] == pytest.approx(0.01)
+    figures = counts.read(1)
+    assert figures["compile/frames"] == 10
+    assert figures["compile/seconds"] == pytest.approx(0.01)
 
 
 def test_counters_that_were_cleared_start_from_nothing(recorded: RecordedEvents) -> None:
@@ -187,8 +187,8 @@ def test_counters_that_were_cleared_start_from_nothing(recorded: RecordedEvents)
     dynamo.counters.clear()
     dynamo.cumulative_time_spent_ns["entire_frame_compile"] = 0
     dynamo.compile()
-    found = counts.read(1)
-    assert (found["compile/frames"], found["compile/seconds"]) == (1.0, pytest.approx(0.001))
+    figures = counts.read(1)
+    assert (figures["compile/frames"], figures["compile/seconds"]) == (1.0, pytest.approx(0.001))
 
 
 def test_paths_are_recorded_without_their_folders(recorded: RecordedEvents) -> None:

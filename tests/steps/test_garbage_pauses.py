@@ -1,4 +1,4 @@
-"""Pauses of the garbage collector are counted, and a long one is told with its own step."""
+"""Pauses of the garbage collector are counted, and a long one is reported with its step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_pauses_are_added_up_between_readings() -> None:
     collector = Collector()
     collector.collect(0, 1_000)
     collector.collect(2, 30_000_000)
-    found = collector.listening.read(1)
-    assert found["gc/pause_seconds"] == pytest.approx(0.030001)
-    assert found["gc/longest_pause_seconds"] == pytest.approx(0.03)
-    assert (found["gc/collections"], found["gc/full_collections"]) == (2.0, 1.0)
+    figures = collector.listening.read(1)
+    assert figures["gc/pause_seconds"] == pytest.approx(0.030001)
+    assert figures["gc/longest_pause_seconds"] == pytest.approx(0.03)
+    assert (figures["gc/collections"], figures["gc/full_collections"]) == (2.0, 1.0)
     collector.collect(1, 5_000)
-    found = collector.listening.read(1)
-    assert (found["gc/collections"], found["gc/full_collections"]) == (1.0, 0.0)
+    figures = collector.listening.read(1)
+    assert (figures["gc/collections"], figures["gc/full_collections"]) == (1.0, 0.0)
 
 
 def test_a_long_pause_is_news_and_a_short_one_is_not() -> None:
@@ -62,9 +62,9 @@ def test_collections_are_counted_until_it_is_closed() -> None:
     listening = GarbagePauses(lambda _: None)
     listening.read(1)
     gc.collect()
-    found = listening.read(1)
-    assert found["gc/full_collections"] >= 1
-    assert 0 < found["gc/pause_seconds"] < 60
+    figures = listening.read(1)
+    assert figures["gc/full_collections"] >= 1
+    assert 0 < figures["gc/pause_seconds"] < 60
     listening.close()
     assert len(gc.callbacks) == before
     gc.collect()

@@ -60,12 +60,12 @@ def training(
 
 
 def test_layers_before_a_detached_output_are_named(findings) -> None:
-    found = findings(training(lambda model, x: model[2:](model[:2](x).detach()).square().mean()))
-    assert found.keys() == {"grad.missing"}
-    assert found["grad.missing"].headline == (
+    reported = findings(training(lambda model, x: model[2:](model[:2](x).detach()).square().mean()))
+    assert reported.keys() == {"grad.missing"}
+    assert reported["grad.missing"].headline == (
         "1 layer with 31% of the trainable parameters gets no gradient: `0`."
     )
-    assert "detach" in found["grad.missing"].remedies[0].text
+    assert "detach" in reported["grad.missing"].remedies[0].text
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_compiled_model_that_is_never_called_is_reported(findings) -> None:
     torch._dynamo.utils.counters.clear()
     model = network()
     compiled = torch.compile(model, backend="eager")
-    found = findings(training(lambda trained, x: trained(x).square().mean(), model))
-    assert found["compile.unused"].headline.startswith("`Sequential` was compiled, but")
+    reported = findings(training(lambda trained, x: trained(x).square().mean(), model))
+    assert reported["compile.unused"].headline.startswith("`Sequential` was compiled, but")
     del compiled
     torch._dynamo.reset()
 
@@ -144,6 +144,6 @@ def test_weights_that_are_denormal_are_reported_with_their_share(findings) -> No
     model = network()
     for parameter in model.parameters():
         parameter.data.mul_(1e-40)
-    found = findings(training(lambda trained, x: trained(x).sum() * 0, model, steps=2000))  # sampled
-    assert found.keys() == {"num.denormals"}
-    assert "set_flush_denormal" in found["num.denormals"].remedies[0].code
+    reported = findings(training(lambda trained, x: trained(x).sum() * 0, model, steps=2000))  # sampled
+    assert reported.keys() == {"num.denormals"}
+    assert "set_flush_denormal" in reported["num.denormals"].remedies[0].code

@@ -1,4 +1,4 @@
-"""The queue of a data loader is counted at the end of steps, and its settings are told once."""
+"""The queue of a data loader is counted at the end of steps, and its settings are reported once."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ class Holding:
 def test_a_large_collection_of_python_objects_is_described(
     attributes: dict[str, Any], place: str, kind: str
 ) -> None:
-    found = python_objects(Holding(**attributes))
-    assert found is not None
-    assert (found["place"], found["kind"], found["count"]) == (place, kind, 60_000)
-    assert 3e6 < found["bytes"] < 5e7
+    description = python_objects(Holding(**attributes))
+    assert description is not None
+    assert (description["place"], description["kind"], description["count"]) == (place, kind, 60_000)
+    assert 3e6 < description["bytes"] < 5e7
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,6 @@ def test_code_of_a_dataset_is_not_called() -> None:
 
     touchy = Touchy()
     vars(touchy)["rows"] = [touchy] * 60_000
-    found = python_objects(touchy)
-    assert found is not None
-    assert found["place"] == "rows"
+    description = python_objects(touchy)
+    assert description is not None
+    assert description["place"] == "rows"

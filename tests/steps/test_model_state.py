@@ -67,7 +67,7 @@ def was_checked(setup: dict[str, Any]) -> bool:
         (lambda optimizer: optimizer.zero_grad(set_to_none=False), 4, 2),
     ],
 )
-def test_gradients_that_are_kept_are_told_from_those_that_are_replaced(recorded, resets, kept, changes):
+def test_gradients_that_are_kept_are_distinguished_from_replaced_ones(recorded, resets, kept, changes):
     def loop(monitor: Any) -> None:
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -276,7 +276,9 @@ def test_adapters_beside_frozen_weights_are_checked_alone(recorded, is_faulty) -
     def loop(monitor: Any) -> None:
         model = Adapted()
         trained = model.lora_b if is_faulty else model
-        optimizer = torch.optim.SGD([one for one in trained.parameters() if one.requires_grad], lr=1e-6)
+        optimizer = torch.optim.SGD(
+            [parameter for parameter in trained.parameters() if parameter.requires_grad], lr=1e-6
+        )
         monitor.watch(model, optimizer)
         train(monitor, model, optimizer)
 
@@ -307,7 +309,7 @@ def test_parameters_that_are_updated_by_hand_are_fine(recorded) -> None:
 def test_a_model_that_is_updated_through_copies_is_not_called_checked(recorded) -> None:
     def loop(monitor: Any) -> None:
         model = network()
-        copies = [one.detach().clone().requires_grad_() for one in model[:4].parameters()]
+        copies = [parameter.detach().clone().requires_grad_() for parameter in model[:4].parameters()]
         optimizer = torch.optim.SGD([*copies, *model[4].parameters()], lr=0.01)
         monitor.watch(model, optimizer)
         for _ in range(STEPS):
@@ -332,7 +334,7 @@ def test_a_model_of_which_the_optimizer_has_no_parameter_is_not_called_checked(r
         monitor.watch(model, optimizer)
         for _ in range(STEPS):
             model(torch.ones(6, 4)).sum().backward()
-            flat.grad = torch.cat([one.grad.reshape(-1) for one in model.parameters()])
+            flat.grad = torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()])
             optimizer.step()
 
     assert "no optimizer" in recorded(loop)["not_updated"]["unknown"]
@@ -504,7 +506,9 @@ def test_a_model_that_is_in_evaluation_mode_from_the_beginning_is_a_notice(recor
 def test_evaluation_mode_without_an_effect_is_fine(recorded, build, expected) -> None:
     def loop(monitor: Any) -> None:
         model = build().eval()
-        optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.01)
+        optimizer = torch.optim.SGD(
+            [parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.01
+        )
         monitor.watch(model, optimizer)
         train(monitor, model, optimizer)
 

@@ -41,9 +41,9 @@ def saved_and_loaded(model: Any) -> Any:
 
 
 def averaged(model: Any) -> Any:
-    found = torch.optim.swa_utils.AveragedModel(model)
-    found.update_parameters(model)
-    return found.module
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.update_parameters(model)
+    return average.module
 
 
 COPIES: dict[str, Callable[[Any], Any]] = {
@@ -86,9 +86,9 @@ def forward_calls(folder: Path) -> int:
 @pytest.mark.parametrize("how", [*COPIES, *TRANSFORMED])
 def test_a_watched_model_survives(how: str, watched: tuple[Any, Any, Any]) -> None:
     model, _, _ = watched
-    found = {**COPIES, **TRANSFORMED}[how](model)
+    copied = {**COPIES, **TRANSFORMED}[how](model)
     x = torch.ones(2, 4)
-    assert torch.equal(found(x), model(x))
+    assert torch.equal(copied(x), model(x))
 
 
 @pytest.mark.slow

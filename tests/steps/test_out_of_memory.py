@@ -37,33 +37,33 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 class TestTheHost:
     def test_pytorchs_failure_to_allocate_is_described(self) -> None:
-        found = describe_out_of_memory(host_error())
-        assert found is not None
-        assert (found["where"], found["error"]) == ("host", "RuntimeError")
-        assert found["asked_bytes"] == 4 * 10**14
-        assert found["raised_at"].startswith("test_out_of_memory.py:")
-        assert found["resident_bytes"] > 0
-        assert found["total_bytes"] >= found["available_bytes"] > 0
-        assert "not_told" not in found
+        description = describe_out_of_memory(host_error())
+        assert description is not None
+        assert (description["where"], description["error"]) == ("host", "RuntimeError")
+        assert description["asked_bytes"] == 4 * 10**14
+        assert description["raised_at"].startswith("test_out_of_memory.py:")
+        assert description["resident_bytes"] > 0
+        assert description["total_bytes"] >= description["available_bytes"] > 0
+        assert "not_told" not in description
 
     def test_numpys_error_knows_how_much_was_asked_for(self) -> None:
         with pytest.raises(MemoryError) as caught:
             np.zeros((10**9, 10**6), np.float64)
-        found = describe_out_of_memory(caught.value)
-        assert found is not None
-        assert found["asked_bytes"] == 8 * 10**15
+        description = describe_out_of_memory(caught.value)
+        assert description is not None
+        assert description["asked_bytes"] == 8 * 10**15
 
     def test_a_bare_memory_error_is_described_without_an_amount(self) -> None:
-        found = describe_out_of_memory(MemoryError())
-        assert found is not None
-        assert "asked_bytes" not in found
+        description = describe_out_of_memory(MemoryError())
+        assert description is not None
+        assert "asked_bytes" not in description
 
     def test_an_error_behind_another_is_found(self) -> None:
         wrapped = RuntimeError("the trainer failed")
         wrapped.__cause__ = host_error()
-        found = describe_out_of_memory(wrapped)
-        assert found is not None
-        assert found["asked_bytes"] == 4 * 10**14
+        description = describe_out_of_memory(wrapped)
+        assert description is not None
+        assert description["asked_bytes"] == 4 * 10**14
 
     def test_missing_values_of_the_system_do_not_affect_the_others(self, tmp_path) -> None:
         assert "resident_bytes" not in host_fields(tmp_path)
@@ -86,12 +86,13 @@ class TestTheTraining:
         watched_objects = WatchedObjects()
         watched_objects.add_model(model, [optimizer])
         watched_objects.batch.held = (torch.zeros(4, 100), torch.zeros(4, dtype=torch.long))
-        found = describe_out_of_memory(MemoryError(), watched_objects)
-        assert found is not None
-        assert [one["shape"] for one in found["batch"]] == [(4, 100), (4,)]
-        assert found["parameters_bytes"] == found["gradients_bytes"] == 5152 * 4
-        assert found["optimizer_bytes"] == 2 * 5152 * 4 + 4 * 4  # two moments each, and a count of steps
-        largest = found["largest_parameters"][0]
+        description = describe_out_of_memory(MemoryError(), watched_objects)
+        assert description is not None
+        assert [tensor["shape"] for tensor in description["batch"]] == [(4, 100), (4,)]
+        assert description["parameters_bytes"] == description["gradients_bytes"] == 5152 * 4
+        # Two moments each, and a count of steps.
+        assert description["optimizer_bytes"] == 2 * 5152 * 4 + 4 * 4
+        largest = description["largest_parameters"][0]
         assert (largest["name"], largest["shape"]) == ("0.weight", (50, 100))
         assert largest["gradient_bytes"] == 50 * 100 * 4
 
@@ -112,10 +113,10 @@ class TestTheTraining:
         watched_objects = WatchedObjects()
         model = Broken()
         watched_objects.add_model(model)
-        found = describe_out_of_memory(MemoryError(), watched_objects)
-        assert found is not None
-        assert found["not_told"] == {"training": "RuntimeError"}
-        assert found["resident_bytes"] > 0
+        description = describe_out_of_memory(MemoryError(), watched_objects)
+        assert description is not None
+        assert description["not_told"] == {"training": "RuntimeError"}
+        assert description["resident_bytes"] > 0
 
     def test_a_parameter_shared_by_two_models_counts_once(self) -> None:
         layer = nn.Linear(10, 10)
@@ -131,9 +132,9 @@ class TestTheTraining:
     def test_the_largest_tensors_come_first_and_views_of_one_memory_once(self) -> None:
         large = torch.zeros(3_000_000)
         views = [large[:10], large.view(3, -1)[:1]]
-        found = largest_tensors(torch, "cpu")
-        assert found[0].held_bytes >= 12_000_000
-        assert [one.shape for one in found if one.held_bytes == 12_000_000] == [large.shape]
+        tensors = largest_tensors(torch, "cpu")
+        assert tensors[0].held_bytes >= 12_000_000
+        assert [tensor.shape for tensor in tensors if tensor.held_bytes == 12_000_000] == [large.shape]
         assert len(views) == 2
 
     def test_all_of_it_is_a_few_kilobytes_of_json(self) -> None:
@@ -143,9 +144,9 @@ class TestTheTraining:
         watched_objects.batch.held = {
             f"a_rather_long_name_of_an_input_{n}": torch.zeros(2, 2) for n in range(300)
         }
-        found = describe_out_of_memory(host_error(), watched_objects)
-        assert found is not None
-        assert len(json.dumps(redact_mapping(found))) < 16_000
+        description = describe_out_of_memory(host_error(), watched_objects)
+        assert description is not None
+        assert len(json.dumps(redact_mapping(description))) < 16_000
 
 
 class Device:
@@ -193,15 +194,15 @@ TEXT = (
 class TestAGpu:
     def test_the_allocators_values_are_included(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "torch", Device())
-        found = describe_out_of_memory(Device.OutOfMemoryError(TEXT))
-        assert found is not None
-        assert (found["where"], found["asked_bytes"]) == ("cuda:1", int(20.5 * GIB))
-        assert (found["free_bytes"], found["total_bytes"]) == (GIB, 80 * GIB)
-        assert (found["allocated_bytes"], found["reserved_bytes"]) == (2 * GIB, 6 * GIB)
-        assert (found["inactive_split_bytes"], found["alloc_retries_total"]) == (GIB, 3)
-        assert (found["blocks"], found["large_pool_bytes"]) == (812, 2 * GIB)
-        assert "allocation_sites" not in found
-        assert "not_told" not in found
+        description = describe_out_of_memory(Device.OutOfMemoryError(TEXT))
+        assert description is not None
+        assert (description["where"], description["asked_bytes"]) == ("cuda:1", int(20.5 * GIB))
+        assert (description["free_bytes"], description["total_bytes"]) == (GIB, 80 * GIB)
+        assert (description["allocated_bytes"], description["reserved_bytes"]) == (2 * GIB, 6 * GIB)
+        assert (description["inactive_split_bytes"], description["alloc_retries_total"]) == (GIB, 3)
+        assert (description["blocks"], description["large_pool_bytes"]) == (812, 2 * GIB)
+        assert "allocation_sites" not in description
+        assert "not_told" not in description
 
     def test_an_allocation_outside_pytorchs_allocator_is_known_by_its_code(
         self, monkeypatch: pytest.MonkeyPatch
@@ -234,9 +235,9 @@ class TestAGpu:
             }
         ]
         monkeypatch.setitem(sys.modules, "torch", Device(history))
-        found = describe_out_of_memory(Device.OutOfMemoryError(TEXT))
-        assert found is not None
-        assert found["allocation_sites"] == [
+        description = describe_out_of_memory(Device.OutOfMemoryError(TEXT))
+        assert description is not None
+        assert description["allocation_sites"] == [
             {"site": "train.py:83 in forward", "held_bytes": 4 * GIB, "blocks": 2},
             {"site": "unknown", "held_bytes": 5, "blocks": 1},
         ]

@@ -66,9 +66,9 @@ class Rank:
 
 
 def replica(of: Any) -> Replica:
-    found = replica_of(of, torch)
-    assert isinstance(found, Replica)
-    return found
+    checksums = replica_of(of, torch)
+    assert isinstance(checksums, Replica)
+    return checksums
 
 
 def test_the_same_numbers_of_updates_are_read_whatever_the_numbers_of_steps() -> None:
@@ -95,13 +95,13 @@ def test_equal_parameters_have_equal_checksums_and_changed_ones_do_not() -> None
 
 def test_readings_are_rarer_where_they_cost_more_and_still_have_updates_in_common() -> None:
     wrapped = DistributedDataParallel(model())
-    cheap, dear, slowest = (Rank(replica(wrapped), cost) for cost in (1_000, MS // 10, 50 * MS))
-    for rank in (cheap, dear, slowest):
+    cheap, expensive, slowest = (Rank(replica(wrapped), cost) for cost in (1_000, MS // 10, 50 * MS))
+    for rank in (cheap, expensive, slowest):
         rank.train(2048)
     assert cheap.updates[4:7] == [80, 96, 112]
-    assert dear.updates[4:7] == [128, 256, 384]
+    assert expensive.updates[4:7] == [128, 256, 384]
     assert slowest.updates[4:6] == [MAX_STRIDE, 2 * MAX_STRIDE]
-    assert set(slowest.updates) < set(dear.updates) < set(cheap.updates)
+    assert set(slowest.updates) < set(expensive.updates) < set(cheap.updates)
 
 
 def test_a_module_is_compared_if_a_wrapper_is_around_it() -> None:
@@ -156,11 +156,11 @@ def test_a_model_that_is_gone_is_not_read_again() -> None:
 def test_reading_changes_no_parameter_no_gradient_and_no_random_numbers() -> None:
     wrapped = DistributedDataParallel(model())
     wrapped(torch.ones(2, 4)).sum().backward()
-    before = [tensor.clone() for one in wrapped.parameters() for tensor in (one, one.grad)]
-    versions = [one._version for one in wrapped.parameters()]
+    before = [tensor.clone() for parameter in wrapped.parameters() for tensor in (parameter, parameter.grad)]
+    versions = [parameter._version for parameter in wrapped.parameters()]
     state = torch.get_rng_state()
     Rank(replica(wrapped)).train(64)
-    after = [tensor for one in wrapped.parameters() for tensor in (one, one.grad)]
+    after = [tensor for parameter in wrapped.parameters() for tensor in (parameter, parameter.grad)]
     assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    assert versions == [one._version for one in wrapped.parameters()]
+    assert versions == [parameter._version for parameter in wrapped.parameters()]
     assert torch.equal(state, torch.get_rng_state())

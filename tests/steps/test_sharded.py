@@ -1,4 +1,4 @@
-"""Ranks of a sharded model wait for each other all along a step; what they do themselves is told apart."""
+"""Ranks of a sharded model wait for each other within a step; their own work is measured separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from stepscope.steps.ranks.sharded import FSDP_MODULES
-meeting, kind, told, *phases = sys.argv[1:]
+meeting, kind, times, *phases = sys.argv[1:]
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
 worked, late_in = {}, ""
@@ -96,7 +96,7 @@ for late_in in phases:
             optimizer.zero_grad()
             steps.append({"took": took, "worked": dict(worked)})
             worked.clear()
-    with open(f"{told} {late_in} {rank}", "w") as file:
+    with open(f"{times} {late_in} {rank}", "w") as file:
         json.dump(steps, file)
     dist.barrier()
     patched = [sys.modules[name].dist for name in FSDP_MODULES if name in sys.modules]
@@ -140,16 +140,16 @@ def check_times(kind: str, phases: list[str], start, place: Path) -> None:
         "OMP_NUM_THREADS": "1",
         "STEPSCOPE_DIR": str(place / "store"),
     }
-    arguments = (place / "meeting", kind, place / "told", *phases)
+    arguments = (place / "meeting", kind, place / "times", *phases)
     ranks = [start(RANKS, *arguments, environment={**launch, "RANK": str(rank)}) for rank in range(2)]
     for process in ranks:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
     for late_in in phases:
         run = stepscope.open_store(place / "store").run(f"late in {late_in}")
-        told = [json.loads((place / f"told {late_in} {rank}").read_text()) for rank in range(2)]
+        times = [json.loads((place / f"times {late_in} {rank}").read_text()) for rank in range(2)]
         medians = phase_medians(run)
-        for rank, steps in enumerate(told):
+        for rank, steps in enumerate(times):
             for phase in ("forward", "backward", "optimizer"):
                 recorded = run.series(f"phase/{phase}_seconds", rank)
                 # Phases are recorded at some steps, so only those are compared.
@@ -162,7 +162,7 @@ def check_times(kind: str, phases: list[str], start, place: Path) -> None:
         late = lateness(medians)
         assert late is not None
         assert (late.rank, late.phase) == (1, late_in)
-        really = median(told[1], "worked", late_in) - median(told[0], "worked", late_in)
+        really = median(times[1], "worked", late_in) - median(times[0], "worked", late_in)
         assert late.phase_seconds == pytest.approx(really, abs=0.01)
         assert late.seconds == pytest.approx(really, abs=0.015)
 

@@ -92,8 +92,8 @@ def train(folder: Path, model, *, steps: int, accumulate: int, batches: bool):
         loader = torch.utils.data.DataLoader(Data(steps * accumulate), batch_size=1)
         for number, x in enumerate(monitor.batches(loader) if batches else loader):
             with taking("forward"):
-                found = model(x)
-            loss = found.mean() / accumulate
+                output = model(x)
+            loss = output.mean() / accumulate
             with taking("backward"):
                 loss.backward()
             if (number + 1) % accumulate == 0:

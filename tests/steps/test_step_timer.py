@@ -258,14 +258,14 @@ def test_after_a_set_number_of_steps_the_callback_ends_one(timer: Any) -> None:
 
 
 def test_the_callback_is_called_when_steps_are_due_to_be_written(timer: Any) -> None:
-    told: list[list[int]] = []
-    timer.on_due, timer.due_ns = lambda: told.append(numbers(taken(timer, 3))), 0
+    written: list[list[int]] = []
+    timer.on_due, timer.due_ns = lambda: written.append(numbers(taken(timer, 3))), 0
     timer.make_step()
-    assert told == [[0]]
+    assert written == [[0]]
     timer.due_ns = 2**63 - 1
     for _ in range(MAX_ROWS + 1):
         timer.make_step()
-    assert [len(some) for some in told] == [1, MAX_ROWS], "and before there is no more room"
+    assert [len(some) for some in written] == [1, MAX_ROWS], "and before there is no more room"
     assert len(taken(timer, 3)) == 1
 
 
@@ -284,11 +284,11 @@ def test_batches_without_an_optimizer_are_asked_about(timer: Any) -> None:
 
 
 def test_callbacks_are_called_around_fetching_a_batch(timer: Any) -> None:
-    told: list[str] = []
-    timer.on_asked, timer.on_got = lambda: told.append("asked"), lambda: told.append("got")
+    calls: list[str] = []
+    timer.on_asked, timer.on_got = lambda: calls.append("asked"), lambda: calls.append("got")
     for _ in timer.batches_of(iter(range(2)), Passes()):
-        told.append("batch")
-    assert told == ["asked", "got", "batch", "asked", "got", "batch", "asked"]
+        calls.append("batch")
+    assert calls == ["asked", "got", "batch", "asked", "got", "batch", "asked"]
     assert timer.waited_ns == 0
 
 

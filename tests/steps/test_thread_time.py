@@ -80,8 +80,8 @@ def test_switches_and_faults_are_counted_up(host: Host, tmp_path: Path) -> None:
     thread.read(1)
     host.pass_time(10, busy_ms=8)
     host.switches += 4
-    found = thread.read(1)
-    assert (found["host/involuntary_switches_total"], found["host/major_faults_total"]) == (14.0, 3.0)
+    figures = thread.read(1)
+    assert (figures["host/involuntary_switches_total"], figures["host/major_faults_total"]) == (14.0, 3.0)
     thread.close()
 
 
@@ -96,10 +96,10 @@ def test_a_kernel_that_keeps_no_accounts_costs_one_figure_alone(
     thread = thread_of(host, tmp_path)
     thread.read(1)
     host.pass_time(10, busy_ms=8)
-    found = thread.read(1)
-    assert "host/queued_seconds" not in found
-    assert found["host/cpu_ratio"] == pytest.approx(0.8)
-    assert "host/major_faults_total" in found
+    figures = thread.read(1)
+    assert "host/queued_seconds" not in figures
+    assert figures["host/cpu_ratio"] == pytest.approx(0.8)
+    assert "host/major_faults_total" in figures
     thread.close()
 
 

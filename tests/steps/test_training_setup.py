@@ -1,4 +1,4 @@
-"""How a training is set up is told after its first step, and again when it changes."""
+"""The setup of a training is reported after its first step, and again when it changes."""
 
 from __future__ import annotations
 
@@ -151,11 +151,11 @@ def test_a_switch_set_by_its_newer_name_is_read_all_the_same() -> None:
     before = matmul.fp32_precision
     try:
         matmul.fp32_precision = "tf32"
-        found = switches(torch)
+        switched = switches(torch)
     finally:
         matmul.fp32_precision = before
-    assert found["tf32_matmul"] is True
-    assert "cudnn_benchmark" in found
+    assert switched["tf32_matmul"] is True
+    assert "cudnn_benchmark" in switched
 
 
 def test_without_models_the_switches_are_recorded() -> None:
