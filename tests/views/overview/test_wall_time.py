@@ -306,8 +306,8 @@ def test_the_wall_time_is_shown(training: Training, capsys: pytest.CaptureFixtur
     assert "wall time of" in shown
     assert "evaluation" in shown
     assert main(["show", "parts", "--store", str(training.folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["wall_time"]
-    assert {part["name"]: part["seconds"] for part in told["parts"]} == training.spent()
+    wall_time = json.loads(capsys.readouterr().out)["wall_time"]
+    assert {part["name"]: part["seconds"] for part in wall_time["parts"]} == training.spent()
 
 
 def test_a_run_that_mostly_evaluates_is_not_called_healthy(folder: Path) -> None:
