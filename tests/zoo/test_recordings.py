@@ -27,7 +27,7 @@ def test_every_script_belongs_to_a_case_and_every_case_has_one() -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
-def test_a_case_says_what_is_planted_and_what_must_be_said(case: Case) -> None:
+def test_a_case_names_the_planted_fault_and_the_expected_finding(case: Case) -> None:
     compile(case.file.read_text(), case.file.name, "exec")
     assert bool(case.fault) is not case.is_healthy
     assert all(case.expects)
