@@ -38,7 +38,7 @@ DESCRIPTIONS = {
     "pcie_generation": "Generation the PCI Express link runs at now; an idle GPU lowers it to save power.",
     "pcie_generation_most": "Highest generation that board and slot allow.",
     "pcie_width": "Lanes the PCI Express link uses now.",
-    "pcie_width_most": "Most lanes that board and slot allow.",
+    "pcie_width_most": "Maximum number of lanes that board and slot allow.",
     "pcie_replays_total": "Times something had to be sent again over PCI Express.",
     "pcie_received_bytes_per_second": "Traffic over PCI Express to the GPU.",
     "pcie_sent_bytes_per_second": "Traffic over PCI Express from the GPU.",
