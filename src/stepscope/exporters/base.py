@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stepscope.schema.record import Event
+    from stepscope.schema.run import Process
     from stepscope.schema.sample import DeviceFacts
     from stepscope.schema.series import Source
 
@@ -27,6 +29,19 @@ class Table:
     times_ns: NDArray[np.int64]
     values: NDArray[np.float64]
     """A row for each step, a column for each key."""
+
+
+@dataclass(frozen=True)
+class RecordedArray:
+    """An array that a rank recorded, such as a histogram, as it is stored."""
+
+    run_id: str
+    segment: str
+    rank: int
+    key: str
+    step: int | None
+    time_ns: int
+    values: NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -50,23 +65,39 @@ class Rows:
 
 
 class Feed(ABC):
-    """Exports the rows of live runs as they are stored. The agent calls it, and it must not block.
+    """Exports the rows of live runs as they are stored.
 
     The file is named after the exporter's name under `exporters` in the settings. The arguments of the
     constructor are its options there; runs with the same options share one instance. A parameter
-    `_directory` gets the working directory of the run, where relative paths start. An exception is logged
-    once, and the exporter is called again a minute later.
+    `_directory` gets the working directory of the run, where relative paths start. An exporter that raises is
+    logged once and paused, and its status says so; the others go on.
     """
+
+    is_remote: ClassVar[bool] = False
+    """Whether it waits for another program. Then a thread of its own calls it, which passes on what is in a
+    bounded queue, and tries again what failed; otherwise the agent itself calls it, and it must not block."""
+
+    def begin(self, process: Process) -> None:  # noqa: B027 - many need only the rows
+        """Takes a process of a run before its first rows, and again when its facts or status change."""
 
     @abstractmethod
     def take(self, table: Table) -> None:
         """Passes rows on."""
 
+    def take_event(self, run_id: str, event: Event) -> None:  # noqa: B027 - many need only the rows
+        """Passes an event on; hyper-parameters come as events of the kind `params`."""
+
+    def take_array(self, array: RecordedArray) -> None:  # noqa: B027 - many need only the rows
+        """Passes an array on, such as a histogram."""
+
     def describe(self, facts: DeviceFacts) -> None:  # noqa: B027 - many need no more than its name
         """Takes the description of a device, before its metrics."""
 
     def finish(self, run_id: str, segment: str, rank: int) -> None:  # noqa: B027 - many write all at once
-        """Called when a rank has ended and all its rows were taken, before anybody who waits for its end."""
+        """Called when a rank has ended and all its rows were taken.
+
+        An exporter that is not remote is called before anybody who waits for the end of the rank.
+        """
 
     @abstractmethod
     def close(self) -> None:

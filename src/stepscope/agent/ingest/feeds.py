@@ -8,16 +8,20 @@ import time
 import weakref
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from stepscope import plugins
-from stepscope.exporters.base import Feed
+from stepscope.agent.ingest.export_queue import ExportCalls, ExportQueue
+from stepscope.exporters.base import Feed, RecordedArray
 from stepscope.schema.run import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
+    from stepscope.agent.ingest.export_queue import ExporterStatus
     from stepscope.agent.run_settings import RunSettings
     from stepscope.exporters.base import Table
     from stepscope.schema.record import Event
@@ -25,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stepscope.agent")
 
-RETRY_S = 60.0
+CLOSE_TIMEOUT_S = 10.0
+"""How long the agent waits at its end for what remote exporters have not yet passed on."""
 CLOSE_AFTER_S = 30.0
 """How long after its last process ended the exporters of a run are closed."""
 
@@ -50,7 +55,7 @@ class Listener(Protocol):
 
 
 class Feeds:
-    """The live exporters of an agent. One that fails is paused for a minute; the others go on."""
+    """The live exporters of an agent. One that fails is paused; the others go on."""
 
     def __init__(
         self,
@@ -61,17 +66,27 @@ class Feeds:
         """`feeds_of` returns the exporters of a run by name; runs may share one."""
         self._feeds_of, self._now, self._listener = feeds_of, now, listener
         self._tables: list[Table] = []
+        self._arrays: list[RecordedArray] = []
         self._updates: list[Process | tuple[str, Event]] = []
         self._by_run: dict[str, Mapping[str, Feed]] = {}
+        self._calls: dict[Feed, ExportCalls | ExportQueue] = {}
+        """How each open exporter is called."""
         self._live_processes: dict[str, set[tuple[str, int, int]]] = {}
         self._ended_at: dict[str, float] = {}
         """When the last process of a run ended."""
-        self._paused_until: dict[Feed, float] = {}
+        self._begun: dict[tuple[str, str, int, int], Process] = {}
+        """The newest description of each process that exporters have."""
         self._devices: dict[str, DeviceFacts] = {}
 
     def add_rows(self, table: Table) -> None:
         """Queues rows until they are in the store."""
         self._tables.append(table)
+
+    def add_array(self, owner: tuple[str, str, int], fields: Mapping[str, Any], raw: bytes) -> None:
+        """Queues an array of a run, segment and rank; `fields` has key, step, time, dtype and shape."""
+        values = np.frombuffer(raw, fields["dtype"]).reshape(fields["shape"])
+        array = RecordedArray(*owner, fields["key"], fields["step"], fields["time"], values)
+        self._arrays.append(array)
 
     def has_consumer(self, keys: Collection[str]) -> bool:
         """Whether an exporter or the listener uses machine metrics of these keys."""
@@ -85,46 +100,56 @@ class Feeds:
         """Queues an event until it is in the store."""
         self._updates.append((run_id, event))
 
-    def position(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int, int]:
         """How much is queued so far."""
-        return len(self._tables), len(self._updates)
+        return len(self._tables), len(self._arrays), len(self._updates)
 
-    def truncate(self, position: tuple[int, int]) -> None:
+    def truncate(self, position: tuple[int, int, int]) -> None:
         """Drops what was queued after a position: it was not stored."""
-        del self._tables[position[0] :], self._updates[position[1] :]
+        tables, arrays, updates = position
+        del self._tables[tables:], self._arrays[arrays:], self._updates[updates:]
 
     def deliver(self) -> None:
         """Passes on what is queued: it is in the store now."""
         tables, self._tables = self._tables, []
+        arrays, self._arrays = self._arrays, []
         updates, self._updates = self._updates, []
         if self._listener is not None:
             self._notify(self._listener, tables, updates)
         processes = [update for update in updates if isinstance(update, Process)]
         for process in processes:
             self._track_run(process)
+            self._begin(process)
         for table in tables:
-            for name, feed in self._feeds_for(table.source.run_id).items():
-                self._attempt(name, feed, partial(feed.take, table))
+            for calls in self._calls_for(table.source.run_id):
+                calls.put(partial(calls.feed.take, table), table.values.size)
+        for array in arrays:
+            for calls in self._calls_for(array.run_id):
+                calls.put(partial(calls.feed.take_array, array), array.values.size)
+        self._export_events(update for update in updates if not isinstance(update, Process))
         for process in processes:
             self._finish(process)
         self._close_ended()
 
+    def _export_events(self, events: Iterable[tuple[str, Event]]) -> None:
+        for run_id, event in events:
+            for calls in self._calls_for(run_id):
+                calls.put(partial(calls.feed.take_event, run_id, event))
+
+    def _begin(self, process: Process) -> None:
+        """Describes a process to the exporters of its run, when something that they may use has changed."""
+        key = (process.run_id, process.segment, process.rank, process.pid)
+        before = self._begun.get(key)
+        if before is None or (before.status, before.facts) != (process.status, process.facts):
+            self._begun[key] = process
+            for calls in self._calls_for(process.run_id):
+                calls.put(partial(calls.feed.begin, process))
+
     def _finish(self, process: Process) -> None:
         """Tells exporters that a rank has ended and sends nothing more."""
         if process.ended_ns is not None and process.role == "rank":
-            for name, feed in self._by_run.get(process.run_id, {}).items():
-                finish = partial(feed.finish, process.run_id, process.segment, process.rank)
-                self._attempt(name, feed, finish)
-
-    def _attempt(self, name: str, feed: Feed, work: Callable[[], None]) -> None:
-        if self._now() < self._paused_until.get(feed, float("-inf")):
-            return
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - an exporter may come from another package
-            reason = str(error) or repr(error)
-            log.warning("The exporter %s failed, and is paused for a minute: %s", name, reason)
-            self._paused_until[feed] = self._now() + RETRY_S
+            for calls in self._calls_for(process.run_id):
+                calls.put(partial(calls.feed.finish, process.run_id, process.segment, process.rank))
 
     def _track_run(self, process: Process) -> None:
         """Notes which runs are live; exporters of ended runs are closed a little later."""
@@ -141,23 +166,25 @@ class Feeds:
             if not live:
                 self._ended_at[process.run_id] = self._now()
 
-    def _feeds_for(self, run_id: str) -> Mapping[str, Feed]:
+    def _calls_for(self, run_id: str) -> list[ExportCalls | ExportQueue]:
         if run_id not in self._by_run:
             self._open(run_id)
-        return self._by_run[run_id]
+        return [self._calls[feed] for feed in self._by_run[run_id].values()]
 
     def _open(self, run_id: str) -> None:
         before = self._by_run.get(run_id, {})
-        known = self._open_feeds()
         self._by_run[run_id] = self._feeds_of(run_id)
-        for feed in self._by_run[run_id].values():
-            if feed not in known:
+        for name, feed in self._by_run[run_id].items():
+            if feed not in self._calls:
+                calls = ExportQueue(name, feed) if feed.is_remote else ExportCalls(name, feed, self._now)
+                self._calls[feed] = calls
                 for facts in self._devices.values():
-                    feed.describe(facts)
+                    calls.put(partial(feed.describe, facts))
+            if feed not in before.values():
+                for process in self._begun.values():
+                    if process.run_id == run_id:
+                        self._calls[feed].put(partial(feed.begin, process))
         self._close_unused(before)
-
-    def _open_feeds(self) -> set[Feed]:
-        return {feed for feeds in self._by_run.values() for feed in feeds.values()}
 
     def _close_ended(self) -> None:
         for run_id, ended_at in list(self._ended_at.items()):
@@ -165,14 +192,14 @@ class Feeds:
             if self._now() - ended_at >= CLOSE_AFTER_S:
                 del self._ended_at[run_id]
                 self._live_processes.pop(run_id, None)
+                self._begun = {key: process for key, process in self._begun.items() if key[0] != run_id}
                 self._close_unused(self._by_run.pop(run_id, {}))
 
     def _close_unused(self, feeds: Mapping[str, Feed]) -> None:
-        open_feeds = self._open_feeds()
-        for name, feed in feeds.items():
-            if feed not in open_feeds:
-                self._paused_until.pop(feed, None)
-                _close(name, feed)
+        used = {feed for feeds_of_run in self._by_run.values() for feed in feeds_of_run.values()}
+        for feed in feeds.values():
+            if feed not in used:
+                self._calls.pop(feed).close(timeout_s=0.0)
 
     def end_round(self) -> None:
         """Lets the listener finish a round before journals are deleted and waiting readers go on."""
@@ -195,24 +222,24 @@ class Feeds:
     def describe(self, facts: DeviceFacts) -> None:
         """Passes on the facts of a device, before its readings come."""
         self._devices[facts.device] = facts
-        for feed in self._open_feeds():
-            feed.describe(facts)
+        for calls in self._calls.values():
+            calls.put(partial(calls.feed.describe, facts))
 
     def clear(self) -> None:
         """Drops what is queued: it was not stored, and will be read again."""
-        self._tables, self._updates = [], []
+        self._tables, self._arrays, self._updates = [], [], []
+
+    def statuses(self) -> list[ExporterStatus]:
+        """How the open exporters are doing."""
+        return [calls.status() for calls in self._calls.values()]
 
     def close(self) -> None:
-        """Closes all exporters."""
-        for feed in self._open_feeds():
-            _close(type(feed).__name__, feed)
-
-
-def _close(name: str, feed: Feed) -> None:
-    try:
-        feed.close()
-    except OSError as error:
-        log.warning("The exporter %s could not be completed: %s", name, error)
+        """Closes all exporters, and waits a while for those that are behind."""
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        for calls in self._calls.values():
+            calls.begin_close()
+        for calls in self._calls.values():
+            calls.close(max(0.0, deadline - time.monotonic()))
 
 
 class Exporters:

@@ -294,8 +294,8 @@ class Follower:
             self.process.last_ns = max(self.process.last_ns, int(rows.times[-1]))
         for fields, raw in batch.arrays:
             self._ensure_process(fields["time"])
-            labels = self._labels()
-            self._store.put_array(labels[0], labels[1], labels[2], fields, raw)
+            self._store.put_array(*self._labels()[:3], fields, raw)
+            self._feeds.add_array(self._labels()[:3], fields, raw)
         return records
 
     def _count_missing_files(self) -> None:

@@ -1,0 +1,202 @@
+"""Calls an exporter: at once, or in a thread of its own from a bounded queue; pauses it while it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.exporters.base import Feed
+
+log = logging.getLogger("stepscope.agent")
+
+ExporterState = Literal["working", "failing"]
+
+PAUSE_S = 60.0
+"""How long an exporter that the agent itself calls is paused after a failure."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
+"""Pauses of a remote exporter: each failure in a row doubles the pause."""
+MAX_ATTEMPTS = 5
+"""How often one piece of work is tried; after that it is dropped, so that the next one gets its turn."""
+MAX_VALUES = 1_000_000
+"""How many values wait at most for a remote exporter: about 16 MB. Beyond it the oldest work is dropped."""
+WORK_VALUES = 16
+"""What a piece of work without values counts for, such as an event."""
+
+
+@dataclass
+class ExporterStatus:
+    """How an exporter is doing."""
+
+    name: str
+    state: ExporterState = "working"
+    exported: int = 0
+    """Values that were passed on."""
+    dropped: int = 0
+    """Values that were given up: the exporter failed or was too slow."""
+    waiting: int = 0
+    """Values that wait to be passed on."""
+    error: str = ""
+    """Why it failed last; kept after it works again."""
+    failed_at: float | None = None
+    """When it failed last, in seconds since the epoch."""
+    exported_at: float | None = None
+    """When it last passed something on."""
+
+
+class ExportCalls:
+    """Calls an exporter in the agent's own thread; what comes while it is paused is dropped."""
+
+    def __init__(self, name: str, feed: Feed, now: Callable[[], float] = time.monotonic) -> None:
+        self.feed = feed
+        self._status = ExporterStatus(name)
+        self._now = now
+        self._paused_until = float("-inf")
+
+    def put(self, work: Callable[[], None], values: int = 0) -> None:
+        """Does a piece of work that passes on this many values."""
+        if self._now() < self._paused_until:
+            self._status.dropped += values
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - an exporter may come from another package
+            reason = _record_failure(self._status, error)
+            self._status.dropped += values
+            log.warning("The exporter %s failed, and is paused for a minute: %s", self._status.name, reason)
+            self._paused_until = self._now() + PAUSE_S
+        else:
+            _record_success(self._status, values)
+
+    def status(self) -> ExporterStatus:
+        """How the exporter is doing."""
+        return self._status
+
+    def begin_close(self) -> None:
+        """Does nothing: closing such an exporter does not take long."""
+
+    def close(self, timeout_s: float) -> None:
+        """Closes the exporter."""
+        _close(self.feed, self._status.name)
+
+
+class ExportQueue:
+    """Calls a remote exporter in a thread of its own. What fails is tried again, later and later."""
+
+    def __init__(self, name: str, feed: Feed, max_values: int = MAX_VALUES) -> None:
+        self.feed = feed
+        self._status = ExporterStatus(name)
+        self._max_values = max_values
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Callable[[], None], int]] = deque()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=f"stepscope-export-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, work: Callable[[], None], values: int = 0) -> None:
+        """Queues a piece of work that passes on this many values; a full queue drops its oldest work."""
+        with self._changed:
+            self._waiting.append((work, values))
+            self._status.waiting += values
+            while len(self._waiting) > 1 and self._load() > self._max_values:
+                self._drop(0)
+            self._changed.notify()
+
+    def status(self) -> ExporterStatus:
+        """How the exporter is doing."""
+        return self._status
+
+    def begin_close(self) -> None:
+        """Ends the thread once the queue is empty, or at the next failure; does not wait for it."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+
+    def close(self, timeout_s: float) -> None:
+        """Waits until the queue is empty and the exporter closed, for as long as the timeout allows."""
+        self.begin_close()
+        if not timeout_s:
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive() or self._status.waiting:
+            log.warning(
+                "The exporter %s did not end within %g s: %s values were not exported.",
+                self._status.name, timeout_s, f"{self._status.waiting:,}",
+            )  # fmt: skip
+
+    def _load(self) -> int:
+        return self._status.waiting + WORK_VALUES * len(self._waiting)
+
+    def _drop(self, place: int) -> None:
+        _, values = self._waiting[place]
+        del self._waiting[place]
+        self._status.waiting -= values
+        self._status.dropped += values
+
+    def _run(self) -> None:
+        attempts, pause_s = 0, FIRST_PAUSE_S
+        while (piece := self._next_piece()) is not None:
+            work, values = piece
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - an exporter may come from another package
+                attempts += 1
+                self._report_failure(error)
+                if attempts < MAX_ATTEMPTS:
+                    self._put_back(piece)
+                else:
+                    attempts = 0
+                    self._status.dropped += values
+                with self._changed:
+                    if self._is_closing:
+                        break
+                    self._changed.wait_for(lambda: self._is_closing, pause_s)
+                pause_s = min(MAX_PAUSE_S, 2 * pause_s)
+            else:
+                attempts, pause_s = 0, FIRST_PAUSE_S
+                _record_success(self._status, values)
+        _close(self.feed, self._status.name)
+
+    def _next_piece(self) -> tuple[Callable[[], None], int] | None:
+        """Waits for work; None when the queue is closing and empty."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            if not self._waiting:
+                return None
+            piece = self._waiting.popleft()
+            self._status.waiting -= piece[1]
+            return piece
+
+    def _put_back(self, piece: tuple[Callable[[], None], int]) -> None:
+        with self._changed:
+            self._waiting.appendleft(piece)
+            self._status.waiting += piece[1]
+
+    def _report_failure(self, error: Exception) -> None:
+        was_working = self._status.state == "working"
+        reason = _record_failure(self._status, error)
+        if was_working:
+            log.warning("The exporter %s failed, and is tried again: %s", self._status.name, reason)
+
+
+def _close(feed: Feed, name: str) -> None:
+    try:
+        feed.close()
+    except Exception as error:  # noqa: BLE001 - an exporter may come from another package
+        log.warning("The exporter %s could not be completed: %s", name, error)
+
+
+def _record_failure(status: ExporterStatus, error: Exception) -> str:
+    status.state, status.error, status.failed_at = "failing", str(error) or repr(error), time.time()
+    return status.error
+
+
+def _record_success(status: ExporterStatus, values: int) -> None:
+    status.state, status.exported_at = "working", time.time()
+    status.exported += values

@@ -1,0 +1,110 @@
+"""A remote exporter has a thread and a bounded queue of its own: a broken target harms nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from stepscope.agent.ingest import export_queue
+from stepscope.agent.ingest.export_queue import ExportQueue
+from stepscope.exporters.base import Feed, Table
+
+
+class Remote(Feed):
+    is_remote = True
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.failures = 0
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.is_closed = False
+
+    def take(self, table: Table) -> None: ...
+
+    def hear(self, number: int) -> None:
+        assert self.may_go_on.wait(30)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("nobody listens")
+        self.heard.append(number)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_queue, "FIRST_PAUSE_S", 0.001)
+
+
+def put(queue: ExportQueue, remote: Remote, *numbers: int, values: int = 10) -> None:
+    for number in numbers:
+        queue.put(partial(remote.hear, number), values)
+
+
+def test_a_slow_exporter_delays_nobody_and_gets_everything_in_order() -> None:
+    remote = Remote()
+    remote.may_go_on.clear()
+    queue = ExportQueue("remote", remote)
+    put(queue, remote, *range(100))
+    assert remote.heard == []
+    assert queue.status().exported == 0
+    remote.may_go_on.set()
+    queue.close(30)
+    assert remote.heard == list(range(100))
+    assert (queue.status().exported, queue.status().waiting, queue.status().dropped) == (1000, 0, 0)
+    assert remote.is_closed
+
+
+def test_what_fails_is_tried_again_and_nothing_after_it_is_lost() -> None:
+    remote = Remote()
+    remote.failures = 3
+    queue = ExportQueue("remote", remote)
+    put(queue, remote, 1, 2)
+    while queue.status().exported < 20:
+        time.sleep(0.001)
+    queue.close(30)
+    assert remote.heard == [1, 2]
+    status = queue.status()
+    assert (status.state, status.error, status.dropped) == ("working", "nobody listens", 0)
+
+
+def test_work_that_always_fails_is_dropped_and_counted_so_that_the_next_gets_its_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    remote = Remote()
+    remote.failures = export_queue.MAX_ATTEMPTS
+    queue = ExportQueue("remote", remote)
+    put(queue, remote, 1, 2)
+    while queue.status().exported < 10:
+        time.sleep(0.001)
+    queue.close(30)
+    assert remote.heard == [2]
+    assert queue.status().dropped == 10
+    assert caplog.text.count("The exporter remote failed, and is tried again: nobody listens") == 1
+
+
+def test_a_queue_that_is_full_drops_its_oldest_work_and_counts_it() -> None:
+    remote = Remote()
+    remote.may_go_on.clear()
+    queue = ExportQueue("remote", remote, max_values=1000)
+    put(queue, remote, *range(1000))
+    assert queue.status().waiting < 1000
+    remote.may_go_on.set()
+    queue.close(30)
+    assert remote.heard[-1] == 999
+    assert queue.status().dropped + queue.status().exported == 10_000
+
+
+def test_an_exporter_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    remote = Remote()
+    remote.may_go_on.clear()
+    queue = ExportQueue("remote", remote)
+    put(queue, remote, 1, 2)
+    queue.close(0.01)
+    assert "The exporter remote did not end within 0.01 s: 10 values were not exported." in caplog.text
+    remote.may_go_on.set()
