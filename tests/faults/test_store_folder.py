@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from stepscope.agent.process.start import ensure_agent
 from stepscope.config.sections import Agent, Settings
 from stepscope.journal.folder import list_journals
 from stepscope.journal.reader import JournalReader
+from stepscope.journal.segment import MappedSegment
 from stepscope.recorder.folder_watch import FolderWatch
 from stepscope.store.sqlite import SqliteReader, SqliteStore
 from tests.journal.writing import read_all, steps_of, writer_for
@@ -368,14 +371,34 @@ def test_rows_continue_after_a_folder_was_deleted_twice_and_then_replaced_by_an_
     assert stepscope.open_store(folder).run("a run").series("loss").values.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_folder_that_is_deleted_while_its_files_are_replaced_is_not_called_unwritable(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_rows_continue_where_an_old_copy_takes_the_place_of_the_folder_while_a_file_is_made(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complaints: list[str] = []
-    writer = writer_for(folder, complaints=complaints)
+    writer = writer_for(folder)
     writer.append_row({"loss": 1.0}, 0)
+    shutil.copytree(folder, tmp_path / "copy")
     delete(folder)
-    rename, deletions = Path.rename, iter(range(3))
+    create, copies = MappedSegment.create, iter([tmp_path / "copy"])
+
+    def replace_folder_first(*arguments: Any) -> MappedSegment:
+        copy = next(copies, None)
+        if copy is not None:
+            delete(folder)
+            copy.rename(folder)
+        return create(*arguments)
+
+    monkeypatch.setattr(MappedSegment, "create", replace_folder_first)
+    assert writer.carry_over()
+    writer.append_row({"loss": 2.0}, 1)
+    writer.close({"status": "finished", "reason": ""})
+    catch_up(folder)
+    run = stepscope.open_store(folder).run("a run")
+    assert (run.status, run.series("loss").values.tolist()) == ("finished", [1.0, 2.0])
+
+
+def delete_before_naming(folder: Path, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deletes the folder just before each of the next journal files gets its name."""
+    rename, deletions = Path.rename, iter(range(times))
 
     def delete_first(path: Path, target: Path) -> Path:
         if next(deletions, None) is not None:
@@ -383,10 +406,40 @@ def test_a_folder_that_is_deleted_while_its_files_are_replaced_is_not_called_unw
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", delete_first)
-    assert writer.carry_over()
+
+
+@pytest.mark.parametrize("times", [3, 50])
+def test_a_folder_that_is_deleted_while_its_files_are_replaced_is_not_called_unwritable(
+    times: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[str] = []
+    writer = writer_for(folder, complaints=complaints)
+    writer.append_row({"loss": 1.0}, 0)
+    delete(folder)
+    delete_before_naming(folder, times, monkeypatch)
+    for _ in range(times):  # the folder is checked twice a second, and at the end of the run more often
+        if writer.carry_over():
+            break
     assert complaints == []
     writer.close(None)
     assert steps_of(read_all(folder)) == [0]
+
+
+def test_a_folder_that_is_deleted_again_and_again_is_reported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[str] = []
+    clock = itertools.count(step=1_000_000_000).__next__
+    writer = writer_for(folder, complaints=complaints, clock=clock)
+    writer.append_row({"loss": 1.0}, 0)
+    writer.close({"status": "finished", "reason": ""})
+    delete(folder)
+    delete_before_naming(folder, 1000, monkeypatch)
+    for _ in range(10):
+        assert writer.carry_over() is None
+    assert len(complaints) == 1
+    assert complaints[0].startswith("The journal cannot be written: No such file or directory")
+    assert writer.unsaved == 3
 
 
 def test_a_deletion_that_takes_a_while_is_reported_once(folder: Path) -> None:

@@ -21,8 +21,10 @@ RETRY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16
 MAX_ATTEMPTS = 10_000
 """How many names are tried for a file: there may be old files of processes with the same number."""
-MAX_DELETIONS = 20
+MAX_DELETIONS = 3
 """How often a file is made again at once because its folder was deleted meanwhile."""
+DELETION_NS = 5_000_000_000
+"""How long a folder may be deleted again and again before that is reported."""
 UNPUBLISHED = ".new"
 """The suffix of a file while no agent may read it."""
 
@@ -48,6 +50,8 @@ class SegmentSupply:
         self.clock_base_ns = wall_clock() - clock()
         self._retry_at_ns = 0
         self._next_number = name.number
+        self._deleting_since_ns: int | None = None
+        """Since when files could not be replaced because their folder is being deleted."""
         self._prepared: Segment | None = None
         self.trouble: str | None = None
         """Why no file could be made; None when one could."""
@@ -71,21 +75,25 @@ class SegmentSupply:
         """Creates a file like `make_file` for the records of a deleted one, and fills it.
 
         It has the id of the old one: a store that has some of its records then stores only the others. It
-        gets its name after it is filled: a reader would mistake later records for ones it has read.
+        gets its name after it is filled: a reader would mistake later records for ones it has read. None
+        without `trouble` means that the folder is still being deleted.
         """
 
         def make() -> Segment:
-            self._remove_copies(old)
             segment = self._make_file_within_cap(at_least, old.file_id, UNPUBLISHED)
             if segment.file is not None:
-                _publish(segment.file, lambda: fill(segment))
+                _publish(segment.file, lambda: fill(segment), lambda: self._remove_copies(old))
             return segment
 
-        def make_in_place() -> Segment:
+        def make_in_place() -> Segment | None:
             for _ in range(MAX_DELETIONS):
                 with contextlib.suppress(FileNotFoundError):  # the folder is still being deleted
-                    return make()
-            return make()
+                    segment = make()
+                    self._deleting_since_ns = None
+                    return segment
+            now = self._clock()
+            self._deleting_since_ns = self._deleting_since_ns or now
+            return None if now - self._deleting_since_ns < DELETION_NS else make()
 
         return self._attempt(make_in_place)
 
@@ -94,7 +102,7 @@ class SegmentSupply:
         for path in files_of(self._store, self._name):
             old.remove_if_copy(path)
 
-    def _attempt(self, make: Callable[[], Segment]) -> Segment | None:
+    def _attempt(self, make: Callable[[], Segment | None]) -> Segment | None:
         now = self._clock()
         if self.trouble is not None and now < self._retry_at_ns:
             return None
@@ -156,10 +164,15 @@ class SegmentSupply:
         raise OSError(errno.EAGAIN, "No file could be made", str(journals_of(self._store)))
 
 
-def _publish(file: HeldFile, fill: Callable[[], None]) -> None:
-    """Fills a file and gives it its name; deletes it where that fails."""
+def _publish(file: HeldFile, fill: Callable[[], None], remove_copies: Callable[[], None]) -> None:
+    """Fills a file and gives it its name; deletes it where that fails.
+
+    Copies are removed last: they may have come with a folder that has replaced the deleted one only now. If
+    one replaces it later still, the file does not get its name.
+    """
     try:
         fill()
+        remove_copies()
         name = file.path.with_name(file.path.name.removesuffix(UNPUBLISHED))
         file.path.rename(name)
     except OSError:

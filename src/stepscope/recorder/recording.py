@@ -170,13 +170,13 @@ class Recording:
             self._exit_reason.uninstall(unwritten_end)
         if unwritten_end is not None:
             return  # the journal has reported what is lost
-        if self.writer.unsaved:
+        if self._role != "worker" and not self.writer.unsaved:
+            self._agent.wait_until_stored(self._unread, lambda: bool(self.writer.sealed.uncertain()))
+        if self.writer.unsaved:  # also after the wait, during which the folder may have been deleted
             self._guard.tell(
                 f"{self.writer.unsaved:,} records of this process are lost, because the journal could not be "
                 f"written: {self.writer.trouble}."
             )
-        elif self._role != "worker":
-            self._agent.wait_until_stored(self._unread, lambda: bool(self.writer.sealed.uncertain()))
 
     def settle(self) -> None:
         """Waits for numbers from GPUs, and evaluates alert rules on them before recording ends."""
