@@ -273,5 +273,5 @@ def _part(source: Source) -> RunPart:
     return source.run_id, source.segment, source.host
 
 
-def _subject(news: DeviceFacts | Notice) -> str:
-    return news.subject if isinstance(news, Notice) else f"device {news.device}"
+def _subject(announcement: DeviceFacts | Notice) -> str:
+    return announcement.subject if isinstance(announcement, Notice) else f"device {announcement.device}"

@@ -42,7 +42,7 @@ class AppState:
         self.demo = Demo(options.folder)
         self.silences = Silences(options.folder)
         self.page_rules = PageRules(options.folder)
-        self.kept = FigureCache()
+        self.figures = FigureCache()
         self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
         self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])
@@ -55,14 +55,14 @@ class AppState:
             cached_version, cached_ns, rows = self._rows
             if version != cached_version or not 0 <= now_ns - cached_ns < FRESH_NS:
                 with opened.reader.moment():  # thousands of queries in one read transaction
-                    rows = run_rows(opened.runs, self.marks, now_ns, self.kept)
+                    rows = run_rows(opened.runs, self.marks, now_ns, self.figures)
                 self._rows = (version, now_ns, rows)
             return rows
 
     def row(self, run: Run) -> RunRow:
         """The row of one run."""
-        self.kept.begin_list()
-        return run_row(run, self.marks, self.now_ns(), self.kept)
+        self.figures.begin_list()
+        return run_row(run, self.marks, self.now_ns(), self.figures)
 
     def close(self) -> None:
         """Closes all files."""

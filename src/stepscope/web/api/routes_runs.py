@@ -76,7 +76,7 @@ def meta(state: StateOf) -> Response:
 def home(state: StateOf) -> Response:
     """Running runs, what needs attention, recent runs, and hosts."""
     with state.readers.open() as opened:
-        return json_response(home_of(opened.runs, state.marks, state.now_ns(), state.kept))
+        return json_response(home_of(opened.runs, state.marks, state.now_ns(), state.figures))
 
 
 @router.get("/runs", response_model=answer(RunList))
@@ -128,7 +128,7 @@ def overview(state: StateOf, run_id: RunId) -> Response:
                 state.marks,
                 state.now_ns(),
                 energy=state.options.settings.energy,
-                cache=state.kept,
+                cache=state.figures,
                 acknowledged=state.silences.read().acknowledged,
             )
         )
@@ -160,7 +160,7 @@ def run_findings(state: StateOf, run_id: RunId) -> Response:
     """The findings of a run with evidence and advice, checks that passed, and the history of its project."""
     with state.readers.open() as opened:
         run, runs = opened.run(run_id), opened.runs.runs()
-        return json_response(findings_page_of(run, runs, state.marks, state.now_ns(), state.kept))
+        return json_response(findings_page_of(run, runs, state.marks, state.now_ns(), state.figures))
 
 
 @router.get("/runs/{run_id}/logs", response_model=answer(Console))
@@ -217,7 +217,7 @@ def compare_runs(
                 with_warm_up=warm_up == "included",
                 marks=state.marks,
                 now_ns=state.now_ns(),
-                cache=state.kept,
+                cache=state.figures,
                 axes=shared_axes(opened, compared_runs),
             )
         )
