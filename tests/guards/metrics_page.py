@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepscope import plugins
-from stepscope.agent.own_cost import METRICS
+from stepscope.agent import exporter_reports, own_cost
 from stepscope.samplers.base import Sampler
 
 HEAD = """# Metrics
@@ -25,7 +25,9 @@ def drawn() -> str:
         parts.append(f"\n## {name}\n\n| metric | meaning |\n|---|---|\n")
         parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in metrics]
     parts.append("\n## Overhead of stepscope\n\n| metric | meaning |\n|---|---|\n")
-    parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in METRICS]
+    parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in own_cost.METRICS]
+    parts.append("\n## Exporters\n\n| metric | meaning |\n|---|---|\n")
+    parts += [f"| `{metric.key}` | {metric.sentence} |\n" for metric in exporter_reports.METRICS]
     return "".join(parts)
 
 

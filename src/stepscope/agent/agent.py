@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.agent.alerting import Alerting
 from stepscope.agent.cpu_share import CpuShare
+from stepscope.agent.exporter_reports import ExporterReports
 from stepscope.agent.ingest.feeds import Exporters, Feeds
 from stepscope.agent.ingest.ingest import Ingest
 from stepscope.agent.live_diagnosis import LiveDiagnosis
@@ -77,7 +78,8 @@ class Agent:
         )
         self._targets = TargetWatch(store, settings_of, self._alerting.on_rows, now)
         listeners = _Listeners(self._run_settings, self._alerting, self._diagnosis, self._targets)
-        self._feeds = Feeds(Exporters(settings_of).for_run, now, listeners)
+        self._feeds = Feeds(Exporters(settings_of, folder).for_run, now, listeners)
+        self._exporter_reports = ExporterReports(store, self._feeds, now)
         self._ingest = Ingest(folder, store, now=now, feeds=self._feeds, is_in_place=is_in_place)
         self._machine = MachineMonitor(store, SamplerPool(folder=folder), self._feeds, now)
         self._ticked_at = self._busy_at = self._last_live_at = now()
@@ -125,6 +127,7 @@ class Agent:
             if not is_behind:  # whoever has ended waits for the journals, not for a diagnosis
                 self._diagnosis.tick()
                 self._targets.tick()
+            self._exporter_reports.tick()
             self._clean_up(now)
         except (OSError, StoreError) as error:
             # A full or vanished disk: journals keep the records, and the next round tries again.
@@ -183,6 +186,10 @@ class Agent:
             self._run_settings.delete_unneeded()
         self._ingest.close()
         self._feeds.close()
+        try:
+            self._exporter_reports.tick(is_last=True)
+        except (OSError, StoreError) as error:
+            log.warning("How the exporters ended is not stored: %s", error)
         if self._wake is not None:
             self._wake.close()
 

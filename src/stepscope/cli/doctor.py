@@ -77,6 +77,7 @@ def _store_checks(folder: Path, settings: Settings) -> Iterator[Check]:
     yield store_checks.check_unread(folder)
     yield from store_checks.check_set_aside(folder)
     yield store_checks.check_agent(folder, settings)
+    yield from store_checks.check_exporters(folder)
     yield store_checks.check_sqlite(folder)
 
 

@@ -48,6 +48,14 @@ CHECKS_EVENT = "checks"
 STACKS_EVENT = "stack_samples"
 """Kind of event: the lines that the training thread was found running, sampled because of a cheap sign."""
 
+EXPORTER_EVENT = "exporter"
+"""Kind of event: how an exporter is doing, where that has changed."""
+
+EXPORTER_FAILING = "stepscope/exporter_failing"
+EXPORTER_VALUES = "stepscope/exporter_values_total"
+EXPORTER_DROPPED = "stepscope/exporter_dropped_total"
+EXPORTER_WAITING = "stepscope/exporter_waiting"
+
 BATCH_SIZES = ("batch/tokens", "batch/samples", "batch_size", "samples_per_step")
 """The amount of work in a step; the first key that a run has is used."""
 

@@ -12,6 +12,7 @@ from stepscope.number_format import number
 from stepscope.views.energy.attribution import known_gpus
 from stepscope.views.formatting import size
 from stepscope.views.json_values import clean, json_tree
+from stepscope.views.run_exporters import exporters_of
 from stepscope.views.run_setup import first_process, flattened, setup_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def config_of(run: Run) -> RunConfig:
         ConfigSection("Model and PyTorch", tuple(_flat(_newest(events.get("census"))))),
         ConfigSection(
             "Recorded with", tuple(_flat({k: v for k, v in facts.items() if k not in _SHOWN_ELSEWHERE}))
+        ),
+        ConfigSection(
+            "Exporters", tuple(ConfigItem(exporter.name, exporter.text) for exporter in exporters_of(run))
         ),
         ConfigSection("Notices", tuple(_notices(events.get("notice", ())))),
     ]

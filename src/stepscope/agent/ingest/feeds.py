@@ -229,9 +229,15 @@ class Feeds:
         """Drops what is queued: it was not stored, and will be read again."""
         self._tables, self._arrays, self._updates = [], [], []
 
-    def statuses(self) -> list[ExporterStatus]:
-        """How the open exporters are doing."""
-        return [calls.status() for calls in self._calls.values()]
+    def statuses(self) -> list[tuple[Process, ExporterStatus]]:
+        """How the open exporters of each run are doing, each with a process of the run."""
+        newest = {process.run_id: process for process in self._begun.values()}
+        return [
+            (newest[run_id], self._calls[feed].status())
+            for run_id, feeds in self._by_run.items()
+            for feed in feeds.values()
+            if run_id in newest
+        ]
 
     def close(self) -> None:
         """Closes all exporters, and waits a while for those that are behind."""
@@ -245,8 +251,9 @@ class Feeds:
 class Exporters:
     """The exporters of all runs; runs with the same options share one while any of them is live."""
 
-    def __init__(self, settings_of: Callable[[str], RunSettings]) -> None:
-        self._settings_of = settings_of
+    def __init__(self, settings_of: Callable[[str], RunSettings], store: Path | None = None) -> None:
+        """`store` is the store folder; exporters with a parameter `_store` get it."""
+        self._settings_of, self._store = settings_of, store
         self._feeds: weakref.WeakValueDictionary[str, Feed] = weakref.WeakValueDictionary()
         self._warned: set[str] = set()
 
@@ -260,7 +267,8 @@ class Exporters:
             options_key = json.dumps([name, options, str(settings.directory)], sort_keys=True)
             feed = self._feeds.get(options_key)
             try:
-                feed = make_feed(name, options, settings.directory) if feed is None else feed
+                if feed is None:
+                    feed = make_feed(name, options, settings.directory, self._store)
                 feeds[name] = self._feeds[options_key] = feed
             except Exception as error:  # noqa: BLE001 - an exporter may come from another package
                 self._warn_once(f"The exporter {name} of {run_id} is left out: {error}")
@@ -272,8 +280,11 @@ class Exporters:
             log.warning("%s", text)
 
 
-def make_feed(name: str, options: Mapping[str, object], directory: Path | None = None) -> Feed:
+def make_feed(
+    name: str, options: Mapping[str, object], directory: Path | None = None, store: Path | None = None
+) -> Feed:
     """Creates a live exporter; relative paths start at `directory`, else at the working directory."""
     feed_options = {option: value for option, value in options.items() if option != "enabled"}
-    context = {} if directory is None else {"_directory": directory}
+    given = {"_directory": directory, "_store": store}
+    context = {name: path for name, path in given.items() if path is not None}
     return plugins.make("exporters", name, Feed, feed_options, context)  # type: ignore[type-abstract]  # only its members

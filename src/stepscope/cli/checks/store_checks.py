@@ -19,9 +19,12 @@ from stepscope.agent.process.start import LOG_NAME, older_agent
 from stepscope.errors import JournalError, StoreError
 from stepscope.journal.folder import journals_of, list_folder, list_journals
 from stepscope.journal.reader import JournalReader, written_so_far
+from stepscope.reading import Run
+from stepscope.schema.run import LIVE
 from stepscope.store.open import check_store, open_reader
 from stepscope.store.place import database
 from stepscope.views.formatting import size
+from stepscope.views.run_exporters import exporters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,6 +226,27 @@ def check_agent(folder: Path, settings: Settings) -> Check:
             "Set STEPSCOPE_AGENT__MODE=thread to run the agent inside the training process.",
         )
     return Check("agent", "ok", "none now; the first run starts one")
+
+
+def check_exporters(folder: Path) -> Iterator[Check]:
+    """How the exporters of live runs are doing."""
+    try:
+        reader = open_reader(folder)
+    except StoreError:  # the check of the database reports it
+        return
+    try:
+        for info in reader.runs():
+            if info.status in LIVE:
+                for exporter in exporters_of(Run(info, reader)):
+                    text = f"{exporter.name} of the run {info.name}: {exporter.text}"
+                    if exporter.is_failing:
+                        yield Check("exporter", "note", text, "Training goes on, and it is tried again.")
+                    else:
+                        yield Check("exporter", "ok", text)
+    except StoreError:
+        return
+    finally:
+        reader.close()
 
 
 def check_sqlite(folder: Path) -> Check:

@@ -6,7 +6,7 @@ import functools
 import re
 
 from stepscope import plugins
-from stepscope.agent.own_cost import METRICS as OWN_METRICS
+from stepscope.agent import exporter_reports, own_cost
 from stepscope.samplers.base import Sampler
 
 _UNITS_BY_SUFFIX = (
@@ -123,4 +123,7 @@ def _declared() -> dict[str, str]:
     """Returns the sentences that samplers declare for their metrics."""
     samplers = [plugins.load("samplers", name, Sampler) for name in plugins.names("samplers")]  # type: ignore[type-abstract]  # only its members
     sentences = {metric.key: metric.sentence for sampler in samplers for metric in sampler.metrics}
-    return {**sentences, **{metric.key: metric.sentence for metric in OWN_METRICS}}
+    return {
+        **sentences,
+        **{metric.key: metric.sentence for metric in (*own_cost.METRICS, *exporter_reports.METRICS)},
+    }

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.alerts.defaults import THROTTLE_REASONS
-from stepscope.schema.keys import ANOTHER_TRAINING_EVENT, CHECKS_EVENT, STACKS_EVENT, phase_key
+from stepscope.schema.keys import (
+    ANOTHER_TRAINING_EVENT,
+    CHECKS_EVENT,
+    EXPORTER_EVENT,
+    STACKS_EVENT,
+    phase_key,
+)
 from stepscope.views.formatting import duration
 from stepscope.views.json_values import clean
 from stepscope.views.machine.gpu_names import label_of
@@ -34,8 +40,8 @@ SETUP_KINDS = {"config", "total_steps"}
 
 NOT_MARKED = {
     "alert_condition", "alert_rule", ANOTHER_TRAINING_EVENT, "attention", "census", CHECKS_EVENT, "config",
-    "console", "device", "failure", "loader", "notice", "params", "replicas", STACKS_EVENT, "text",
-    "total_steps",
+    "console", "device", EXPORTER_EVENT, "failure", "loader", "notice", "params", "replicas", STACKS_EVENT,
+    "text", "total_steps",
 }  # fmt: skip
 """Kinds of events that are not shown as marks."""
 

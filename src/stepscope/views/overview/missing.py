@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepscope.schema.keys import STEP_SECONDS, phase_key
+from stepscope.schema.keys import EXPORTER_EVENT, STEP_SECONDS, phase_key
 from stepscope.views.json_values import clean
 from stepscope.views.logs.console_lines import was_launched
+from stepscope.views.run_exporters import exporters_of
 from stepscope.views.run_figures import UTILIZATION
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def missing_of(context: RunContext) -> tuple[Missing, ...]:
     processes = [process for segment in context.run.segments for process in segment.processes]
     if all(process.role == "machine" for process in processes):
         return (Missing("Training", "this run only watches a machine, nothing is trained"),)
-    return tuple(_missing_parts(context))
+    return (*_missing_parts(context), *_failing_exporters(context))
 
 
 def _missing_parts(context: RunContext) -> Iterator[Missing]:
@@ -58,6 +59,13 @@ def _missing_parts(context: RunContext) -> Iterator[Missing]:
         yield Missing("GPU", clean(why, 400) or NO_GPU)
     if "console" not in context.own_events and not was_launched(context.run):
         yield Missing("Console", NO_CONSOLE)
+
+
+def _failing_exporters(context: RunContext) -> Iterator[Missing]:
+    if EXPORTER_EVENT in context.own_events:
+        for exporter in exporters_of(context.run):
+            if exporter.is_failing or exporter.dropped:
+                yield Missing(f"Exporter {exporter.name}", exporter.text)
 
 
 def _of_steps(context: RunContext) -> Iterator[Missing]:
