@@ -19,8 +19,8 @@ from stepscope.alerts.silences import MAX_SILENCE_S, Silences
 from stepscope.alerts.thresholds import threshold_rules
 from stepscope.alerts.unrecorded import RULE_FIELD, sampled_keys
 from stepscope.cli.checks.settings_check import alert_problems
-from stepscope.cli.find import add_limit_argument, add_store_argument, suggestion
 from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.options.find import add_limit_argument, add_store_argument, suggestion
 from stepscope.cli.output import text
 from stepscope.cli.output.table import Column, table
 from stepscope.config.find import settings_for

@@ -10,8 +10,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli.find import add_run_arguments, chosen_run
 from stepscope.cli.main import FINE
+from stepscope.cli.options.find import add_run_arguments, chosen_run
 from stepscope.cli.output import text
 from stepscope.errors import NotFound, StoreError
 from stepscope.schema.finding import is_muted

@@ -12,8 +12,8 @@ from stepscope import filesystem
 from stepscope.cli.checks import machine_checks, package_checks, store_checks
 from stepscope.cli.checks.machine_settings import fitting_settings
 from stepscope.cli.checks.settings_check import problems_of
-from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, FINE
+from stepscope.cli.options.find import add_store_argument
 from stepscope.cli.output.text import emit, paint, safe, say, screen_width, to_json
 from stepscope.config.find import FILE_NAME, settings_file, settings_for, why_disabled
 from stepscope.config.load import load

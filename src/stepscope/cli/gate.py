@@ -7,8 +7,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from stepscope.cli.find import add_run_arguments, chosen_run, named_run
 from stepscope.cli.main import ALERTED, FINE
+from stepscope.cli.options.find import add_run_arguments, chosen_run, named_run
 from stepscope.cli.output import text
 from stepscope.views.compare.gate import Gate, GatedRun, gate
 from stepscope.views.formatting import quantity

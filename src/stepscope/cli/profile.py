@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FAILED, MISUSED
+from stepscope.cli.options.find import add_store_argument
 from stepscope.cli.output.table import Column, table
 from stepscope.cli.output.text import emit, paint, safe, say, screen_width, to_json
 from stepscope.config.find import settings_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, get_args
 
-from stepscope.cli.find import add_limit_argument, add_store_argument
 from stepscope.cli.main import FINE
+from stepscope.cli.options.find import add_limit_argument, add_store_argument
 from stepscope.cli.output.table import Column, shorten, table
 from stepscope.cli.output.text import emit, moment, number, paint, safe, say, screen_width, to_json
 from stepscope.reading import open_store

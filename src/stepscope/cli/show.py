@@ -9,8 +9,8 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli.find import add_limit_argument, add_run_arguments, chosen_run, suggestion
 from stepscope.cli.main import FINE
+from stepscope.cli.options.find import add_limit_argument, add_run_arguments, chosen_run, suggestion
 from stepscope.cli.output import text
 from stepscope.cli.output.show_energy import energy_lines
 from stepscope.cli.output.show_machine import device_lines, machine_lines
