@@ -95,9 +95,15 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
 def _own_modules(folder: str) -> dict[str, str]:
     """The modules of a folder and of the folders within it, by their names."""
     package = importlib.import_module(f"stepscope.{folder}")
+    return _modules_at(package.__name__, tuple(package.__path__))
+
+
+@functools.cache
+def _modules_at(package: str, package_places: tuple[str, ...]) -> dict[str, str]:
+    """The same, listed once: a list of runs makes all detectors for each live run."""
     modules = {}
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        places = [f"{place}/{module.name.rpartition('.')[2]}" for place in package.__path__]
+    for module in pkgutil.iter_modules(package_places, f"{package}."):
+        places = [f"{place}/{module.name.rpartition('.')[2]}" for place in package_places]
         inside = pkgutil.iter_modules(places, f"{module.name}.") if module.ispkg else [module]
         modules.update({member.name.rpartition(".")[2]: member.name for member in inside})
     return {name: path for name, path in modules.items() if name != "base"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -48,6 +49,7 @@ def make_detectors(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Dete
     return on, off
 
 
+@functools.cache
 def options_of(kind: type[Detector]) -> dict[str, tuple[Any, Range]]:
     """Returns the thresholds of a detector by name: default value and allowed range."""
     hints = get_type_hints(kind, include_extras=True)
