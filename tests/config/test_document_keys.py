@@ -148,8 +148,8 @@ def test_basic_monitoring_lands_in_the_tree(tmp_path):
         "disk": 30.0,
     }
     assert settings.samplers.keys() == {"default", "gpu", "cpu"}
-    assert settings.exporters == {}
-    assert noted(loaded) == {"monitoring.visualization.tensorboard": 12}
+    assert settings.exporters == {"prometheus": {"enabled": False}, "tensorboard": {"enabled": True}}
+    assert noted(loaded) == {}
     assert settings.dashboard.enabled
     assert settings.alerts.channels == {"mail": {"enabled": True}}
     assert settings.alerts.thresholds == {
@@ -169,11 +169,8 @@ def test_every_line_of_advanced_monitoring_lands_somewhere(tmp_path):
         if (":" in line and line.split(":")[1].split("#")[0].strip()) or "metrics:" in line
     }
     assert {*given_by(loaded).values(), *noted(loaded).values()} == with_value
-    assert noted(loaded).keys() == {
-        "monitoring.visualization.tensorboard",
-        "monitoring.visualization.prometheus",
-        "monitoring.visualization.grafana",
-    }
+    assert noted(loaded).keys() == {"monitoring.visualization.grafana"}
+    assert settings.exporters == {"prometheus": {"enabled": True}, "tensorboard": {"enabled": True}}
     assert settings.alerts.channels.keys() == {"mail", "slack"}
     assert settings.detectors == {
         "conv.diverging": {"enabled": True},
@@ -190,12 +187,15 @@ def test_flat_keys_of_a_dictionary_land_in_the_tree():
         "enable_monitoring": False,
         "log_level": "WARNING",
         "sample_interval": 5,
+        "enable_prometheus": True,
+        "prometheus_port": 9101,
     }
     settings = load(given, environment={}).settings
     assert (settings.dashboard.enabled, settings.dashboard.port) == (True, 8080)
     assert (settings.alerts.enabled, settings.recorder.enabled) == (False, False)
     assert settings.logging.level == "warning"
     assert settings.sampler("gpu").interval_s == 5.0
+    assert settings.exporters == {"prometheus": {"enabled": True, "port": 9101}}
 
 
 def test_a_threshold_already_in_percent_is_not_changed(tmp_path):

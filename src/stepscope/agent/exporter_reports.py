@@ -10,6 +10,7 @@ import numpy as np
 
 from stepscope.exporters.base import Table
 from stepscope.schema.keys import (
+    EXPORTER_DEVICE,
     EXPORTER_DROPPED,
     EXPORTER_EVENT,
     EXPORTER_FAILING,
@@ -86,7 +87,7 @@ def _table(process: Process, status: ExporterStatus, time_ns: int) -> Table:
         EXPORTER_WAITING: float(status.waiting),
     }
     return Table(
-        Source(process.run_id, process.segment, None, process.host, f"exporter-{status.name}", "seconds"),
+        Source(process.run_id, process.segment, None, process.host, EXPORTER_DEVICE + status.name, "seconds"),
         tuple(values),
         np.zeros(1, np.int64),
         np.array([time_ns], np.int64),

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 
 from stepscope.attach.environment import why_not_attached
 from stepscope.cli.main import ALERTED, FINE, MISUSED
+from stepscope.cli.options.prometheus_port import (
+    add_port_argument,
+    check_port,
+    port_variables,
+    with_port,
+)
 from stepscope.cli.output.text import safe, say
 from stepscope.config.find import settings_for, why_disabled
 from stepscope.launcher.command import CannotStart
@@ -25,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the run's name and place, and the command."""
     parser.usage = (
         "stepscope run [--name NAME] [--resume] [--project PROJECT] [--store DIR] [--fail-on SEVERITY]"
-        " [--no-attach] [--quiet] -- COMMAND [ARGUMENT ...]"
+        " [--no-attach] [--prometheus-port PORT] [--quiet] -- COMMAND [ARGUMENT ...]"
     )
     parser.add_argument("--name", help="name of the run (default: the script's, and the time)")
     parser.add_argument(
@@ -45,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not look for a training in the command; record only the command itself",
     )
+    add_port_argument(parser)
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing of stepscope's own: no names, no verdict"
     )
@@ -68,12 +75,17 @@ def run(options: argparse.Namespace) -> int:
         project=options.project or settings.project,
         agent=replace(settings.agent, verdict=settings.agent.verdict and not options.quiet),
     )
+    settings = with_port(settings, options.prometheus_port)
     try:
-        observed = Observed(command, folder, settings, attach=_attach_option(options, settings))
+        variables = port_variables(options.prometheus_port)
+        observed = Observed(
+            command, folder, settings, attach=_attach_option(options, settings), variables=variables
+        )
     except CannotStart as error:
         say(str(error))
         return error.exit_code
     recorded = _can_record(observed, folder, options, enabled=settings.recorder.enabled)
+    check_port(settings, options.prometheus_port, folder, recorded=recorded)
     if recorded and observed.attaches and not options.quiet and (reason := why_not_attached(command)):
         say(f"Steps are not recorded: {reason}.")
     code = observed.run(recorded=recorded)

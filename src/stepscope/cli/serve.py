@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import getpass
 import os
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FINE
+from stepscope.cli.options.find import add_store_argument
+from stepscope.cli.options.prometheus_port import say_port_trouble, valid_port
 from stepscope.cli.output.text import emit, say
 from stepscope.config.find import settings_for
 from stepscope.recorder.page_server import Served, find_server
@@ -21,6 +21,7 @@ from stepscope.web.access import tokens
 from stepscope.web.server.options import ServerOptions
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from stepscope.config.sections import Settings
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_argument(parser)
     parser.add_argument("--host", help="address to listen on (default: dashboard.host, 127.0.0.1)")
     parser.add_argument(
-        "--port", type=_port, help="port (default: dashboard.port, 8787, or the next free one)"
+        "--port", type=valid_port, help="port (default: dashboard.port, 8787, or the next free one)"
     )
     parser.add_argument("--unix-socket", type=Path, metavar="PATH", help="listen on a socket file instead")
     parser.add_argument(
@@ -45,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front of the server encrypts")
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="allowed host name")
     parser.add_argument("--base-path", default="", metavar="PATH", help="URL prefix, such as /stepscope")
+    parser.add_argument(
+        "--prometheus-port",
+        type=valid_port,
+        metavar="PORT",
+        help="also serve metrics for Prometheus on a port of their own; /metrics of the page has them, too",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -62,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     server_options = _server_options(options, settings, folder)
     server_options.check()
     server_options = replace(server_options, token=None if path is None else tokens.token_of(path))
+    if options.prometheus_port is not None:
+        say_port_trouble(server_options.host, options.prometheus_port, None)
     warning = server_options.warning()
     if warning is not None:
         say(warning)
@@ -98,6 +107,7 @@ def _server_options(options: argparse.Namespace, settings: Settings, folder: Pat
         allowed_hosts=tuple(options.allow_host),
         base_path=options.base_path,
         unix_socket=options.unix_socket,
+        prometheus_port=options.prometheus_port,
     )
 
 
@@ -142,9 +152,3 @@ def _open(link: str) -> None:
     import webbrowser  # lazy: rarely needed
 
     webbrowser.open(link)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a valid port; give a number from 0 to 65535.")
-    return int(text)

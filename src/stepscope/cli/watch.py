@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.find import add_store_argument
 from stepscope.cli.main import FINE, MISUSED
+from stepscope.cli.options.find import add_store_argument
+from stepscope.cli.options.prometheus_port import add_port_argument, check_port, with_port
 from stepscope.cli.output.table import Column, shorten, table
 from stepscope.cli.output.text import emit, safe, say, screen_width
 from stepscope.config.find import settings_for, why_disabled
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after this time")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each device and sample")
     parser.add_argument("--name", help="name of the recorded run (default: watch)")
+    add_port_argument(parser)
     add_store_argument(parser)
 
 
@@ -62,10 +64,12 @@ def run(options: argparse.Namespace) -> int:
         say(f"stepscope watch: --for is {options.seconds:g}; it must be a number of seconds above 0.")
         return MISUSED
     settings = settings_for()
-    settings = replace(settings, run=options.name or settings.run)
+    settings = with_port(replace(settings, run=options.name or settings.run), options.prometheus_port)
     folder = Path(options.store or settings.directory or ".stepscope").absolute()
     watch = MachineWatch(folder, settings, options.interval)
-    watch.begin(recorded=_can_record(watch, folder, enabled=settings.recorder.enabled))
+    recorded = _can_record(watch, folder, enabled=settings.recorder.enabled)
+    check_port(settings, options.prometheus_port, folder, recorded=recorded)
+    watch.begin(recorded=recorded)
     for trouble in watch.trouble:
         say(trouble)
     try:

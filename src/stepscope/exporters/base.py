@@ -69,8 +69,8 @@ class Feed(ABC):
 
     The file is named after the exporter's name under `exporters` in the settings. The arguments of the
     constructor are its options there; runs with the same options share one instance. A parameter
-    `_directory` gets the working directory of the run, where relative paths start. An exporter that raises is
-    logged once and paused, and its status says so; the others go on.
+    `_directory` gets the working directory of the run, where relative paths start, and `_store` the store
+    folder. An exporter that raises is logged once and paused, and its status says so; the others go on.
     """
 
     is_remote: ClassVar[bool] = False

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepscope.attach.environment import attached
@@ -49,8 +50,11 @@ class Observed:
         record_interval_s: float = RECORD_INTERVAL_S,
         *,
         attach: Attach = "no",
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`variables` are added to the environment of the command, such as settings of its run."""
         check(command)
+        self._variables = variables
         self._attach = attach
         self._command = command
         self._folder, self._settings = folder, settings
@@ -137,6 +141,7 @@ class Observed:
             inherited = {**inherited, "STEPSCOPE_AGENT__VERDICT": "false"}
         return {
             **inherited,
+            **self._variables,
             "STEPSCOPE_RUN": self.identity.name,
             "STEPSCOPE_PROJECT": self.identity.project,
             "STEPSCOPE_DIR": str(self._folder),

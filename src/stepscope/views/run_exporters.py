@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.number_format import number
-from stepscope.schema.keys import EXPORTER_DROPPED, EXPORTER_EVENT, EXPORTER_VALUES, EXPORTER_WAITING
+from stepscope.schema.keys import (
+    EXPORTER_DEVICE,
+    EXPORTER_DROPPED,
+    EXPORTER_EVENT,
+    EXPORTER_VALUES,
+    EXPORTER_WAITING,
+)
 from stepscope.views.json_values import clean
 
 if TYPE_CHECKING:
@@ -58,9 +64,9 @@ def exporters_of(run: Run) -> tuple[RunExporter, ...]:
             name=clean(name, 200),
             is_failing=state.get("state") == "failing",
             error=clean(state.get("error") or "", 400),
-            exported=int(counts.get((f"exporter-{name}", EXPORTER_VALUES), 0)),
-            dropped=int(counts.get((f"exporter-{name}", EXPORTER_DROPPED), 0)),
-            waiting=int(counts.get((f"exporter-{name}", EXPORTER_WAITING), 0)),
+            exported=int(counts.get((EXPORTER_DEVICE + name, EXPORTER_VALUES), 0)),
+            dropped=int(counts.get((EXPORTER_DEVICE + name, EXPORTER_DROPPED), 0)),
+            waiting=int(counts.get((EXPORTER_DEVICE + name, EXPORTER_WAITING), 0)),
         )
         for name, state in sorted(states.items())
     )

@@ -16,6 +16,7 @@ from stepscope.web.access.middleware import AccessMiddleware
 from stepscope.web.api import (
     routes_alerts,
     routes_marks,
+    routes_metrics,
     routes_page,
     routes_rules,
     routes_runs,
@@ -60,6 +61,7 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
         tasks = [
             asyncio.create_task(JournalIngest(options.folder).run()),
             asyncio.create_task(state.feed.run()),
+            asyncio.create_task(state.metrics.run()),
             asyncio.create_task(asyncio.to_thread(_warm_up_rows, state)),
         ]
         try:
@@ -84,6 +86,7 @@ def create_app(options: ServerOptions, state: AppState | None = None) -> AccessM
     app.state.stepscope = state
     for router in ROUTERS:
         app.include_router(router, prefix=API, responses=ERRORS)
+    app.include_router(routes_metrics.router)
     app.include_router(routes_page.router)
     add_error_handlers(app)
     # Built on the first request and then kept; FastAPI documents this way to replace it.

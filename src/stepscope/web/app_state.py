@@ -14,6 +14,7 @@ from stepscope.views.runs.run_rows import FigureCache, run_row, run_rows
 from stepscope.web.access.keyring import Keyring
 from stepscope.web.reader_pool import ReaderPool
 from stepscope.web.server.demo_run import Demo
+from stepscope.web.server.metrics_feed import MetricsFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ class AppState:
         self.figures = FigureCache()
         self.keyring = Keyring(options)
         self.feed: Feed = Feed(self)
+        self.metrics = MetricsFeed(self.readers, options)
         self._rows: tuple[object, int, list[RunRow]] = (None, 0, [])
         self._rows_lock = threading.Lock()
 

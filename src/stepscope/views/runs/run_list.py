@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stepscope.schema.notation import NotationError
 from stepscope.views.runs.filter import parse
@@ -11,6 +11,30 @@ from stepscope.views.runs.run_rows import RunRow  # noqa: TC001 - the schema of 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+SORTS = Literal[
+    "started",
+    "ended",
+    "name",
+    "project",
+    "status",
+    "duration_s",
+    "last_seen",
+    "step",
+    "steps_per_second",
+    "eta_s",
+    "loss_last",
+    "loss_best",
+    "data_wait_ratio",
+    "gpu_mean_ratio",
+    "gpu_worst_ratio",
+    "peak_memory_bytes",
+    "open_alerts",
+    "ranks",
+    "segments",
+]
+"""The columns a list can be sorted by."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +72,10 @@ def filtered(rows: Sequence[RunRow], text: str, now_ns: int) -> tuple[list[RunRo
         return [row for row in rows if run_filter.matches(row, now_ns)], None
     except NotationError as error:
         return list(rows), FilterTrouble(str(error), error.begin, error.end)
+
+
+def sorted_rows(rows: Sequence[RunRow], sort: SORTS, *, descending: bool) -> list[RunRow]:
+    """Returns rows by a figure; rows that lack it come last in either direction."""
+    sortable = [row for row in rows if getattr(row, sort) is not None]
+    sortable.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
+    return sortable + [row for row in rows if getattr(row, sort) is None]

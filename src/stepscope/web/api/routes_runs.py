@@ -15,7 +15,7 @@ from stepscope.views.overview.overview import Overview, overview_of
 from stepscope.views.overview.run_findings import Findings, findings_page_of
 from stepscope.views.run_config import RunConfig, config_of
 from stepscope.views.runs.home import Home, home_of
-from stepscope.views.runs.run_list import RunList, filtered
+from stepscope.views.runs.run_list import SORTS, RunList, filtered, sorted_rows
 from stepscope.views.steps.rank_heatmap import Heatmap, heatmap_of
 from stepscope.views.steps.step_explorer import StepWindow, steps_of
 from stepscope.web.api.openapi import answer
@@ -32,29 +32,6 @@ from stepscope.web.api.responses import json_response
 from stepscope.web.api.run_head import Health, Meta, RunHead, run_head_of, server_info, shared_axes
 
 router = APIRouter(tags=["runs"])
-
-SORTS = Literal[
-    "started",
-    "ended",
-    "name",
-    "project",
-    "status",
-    "duration_s",
-    "last_seen",
-    "step",
-    "steps_per_second",
-    "eta_s",
-    "loss_last",
-    "loss_best",
-    "data_wait_ratio",
-    "gpu_mean_ratio",
-    "gpu_worst_ratio",
-    "peak_memory_bytes",
-    "open_alerts",
-    "ranks",
-    "segments",
-]
-"""The columns a list can be sorted by."""
 
 MAX_CONFIG_KEYS = 500
 
@@ -95,10 +72,7 @@ def runs(  # noqa: PLR0913 - the parameters of a list
         rows = state.rows(opened)
     shown = [row for row in rows if archived or not row.archived]
     matching, filter_error = filtered(shown, filter, state.now_ns())
-    # Rows that lack the figure come last in either direction.
-    sortable = [row for row in matching if getattr(row, sort) is not None]
-    sortable.sort(key=lambda row: (getattr(row, sort), row.started, row.id), reverse=descending)
-    matching = sortable + [row for row in matching if getattr(row, sort) is None]
+    matching = sorted_rows(matching, sort, descending=descending)
     return json_response(
         RunList(
             total=len(matching),

@@ -60,6 +60,8 @@ class ServerOptions:
     base_path: str = ""
     unix_socket: Path | None = None
     ends_when_idle: bool = False
+    prometheus_port: int | None = None
+    """A port of its own for metrics; None serves them at `/metrics` only."""
     limits: Limits = field(default_factory=Limits)
 
     @property
