@@ -1,0 +1,1 @@
+"""Grafana dashboards of what Prometheus gets, and the files that set them up."""
