@@ -47,7 +47,7 @@ def redacted(value: Any, key: Sequence[str] = ()) -> Any:
     """Returns the value as it may be shown: secrets become `***`, references stay."""
     if is_reference(value):
         return {kind: _redacted_text(name, in_channel=True) for kind, name in value.items()}
-    if key and is_secret(str(key[-1])):
+    if key and (is_secret(str(key[-1])) or "headers" in key[:-1]):
         return value if value is None else HIDDEN
     if isinstance(value, Mapping):
         return {name: redacted(part, (*key, str(name))) for name, part in value.items()}

@@ -1,0 +1,1 @@
+"""OpenTelemetry metrics: their names, their points, and how they are sent."""
