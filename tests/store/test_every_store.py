@@ -327,6 +327,24 @@ class TestArrays:
         assert (found.dtype, found.tolist()) == (array.dtype, array.tolist())
         assert store.arrays(RUN, "other") == []
 
+    def test_all_arrays_of_a_run_come_back_with_their_sources_in_the_order_stored(self, store):
+        fields = {"key": "grads", "step": 7, "time": BEGUN_NS, "dtype": "<f8", "shape": [2]}
+        raw = np.array([1.0, 2.0]).tobytes()
+        with store.transaction():
+            store.put_array(RUN, "a1", 1, fields, raw)
+            store.put_array(RUN, "b2", 0, {**fields, "key": "weights", "step": None}, raw)
+        first, second = store.stored_arrays(RUN)
+        assert (first.segment, first.rank, first.key, first.step, first.time_ns) == (
+            "a1",
+            1,
+            "grads",
+            7,
+            BEGUN_NS,
+        )
+        assert (second.segment, second.rank, second.key, second.step) == ("b2", 0, "weights", None)
+        assert first.values.tolist() == [1.0, 2.0]
+        assert list(store.stored_arrays("nobody")) == []
+
 
 class TestTransactions:
     def test_progress_is_kept_with_the_rows_it_stands_for(self, store, reopen):

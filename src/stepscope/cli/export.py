@@ -1,4 +1,4 @@
-"""Writes a run as CSV, JSON, JSON lines or Parquet."""
+"""Writes a run as CSV, JSON, JSON lines or Parquet, or copies it into TensorBoard, MLflow or W&B."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.find import add_run_arguments, chosen_run, suggestion
 from stepscope.cli.main import FINE, MISUSED
+from stepscope.cli.options.find import add_run_arguments, chosen_run, suggestion
 from stepscope.cli.output.atomic_file import atomic_file, atomic_files
 from stepscope.cli.output.text import safe, say
+from stepscope.cli.tool_export import add_tool_arguments, check_tool_options, export_to_tool, take_tool
 from stepscope.errors import NotFound, StepscopeError
 from stepscope.exporters.csv_file import CsvFile
 from stepscope.exporters.json_file import JsonFile
@@ -47,9 +48,13 @@ STDOUT = "-"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares which run to write, in which format, and where."""
     add_run_arguments(parser)
+    add_tool_arguments(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: by the output's ending, else csv")
     parser.add_argument(
-        "--output", metavar="PATH", default=STDOUT, help="file to write; - is standard output"
+        "--output",
+        metavar="PATH",
+        default=STDOUT,
+        help="file to write; - is standard output; with a tool, its folder",
     )
     parser.add_argument("--keys", metavar="A,B", help="only these keys, in this order")
     parser.add_argument(
@@ -63,12 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the run, and a summary to standard error."""
+    take_tool(options)
     try:
-        format_name = _format(options)
+        check_tool_options(options, STDOUT)
+        format_name = "" if options.tool else _format(options)
     except ValueError as error:
         say(str(error))
         return MISUSED
     store, chosen = chosen_run(options)
+    if options.tool:
+        export_to_tool(chosen, _keys_for_tool(chosen, options), options, STDOUT)
+        store.close()
+        return FINE
     keys = _chosen_keys(chosen, options.keys, machine=options.machine)
     if options.per_epoch:
         _write_per_epoch(chosen, keys, options)
@@ -106,6 +117,13 @@ def _chosen_keys(run: Run, option: str | None, *, machine: bool) -> list[str]:
         if key not in known:
             raise NotFound(f"Run {safe(run.name)!r} has no key {safe(key)!r}; {suggestion(key, known)}")
     return chosen
+
+
+def _keys_for_tool(run: Run, options: argparse.Namespace) -> list[str] | None:
+    """The keys of a run for a tool, which gets logged values and those of the machine; None for all keys."""
+    if options.keys is None and not options.machine:
+        return None
+    return _chosen_keys(run, options.keys, machine=options.machine)
 
 
 def _write(

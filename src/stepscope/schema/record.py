@@ -1,9 +1,13 @@
-"""What the recorder writes: the metrics of a step, and events."""
+"""What the recorder writes: the metrics of a step, events and arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass
@@ -41,3 +45,15 @@ class Event:
     def time(self) -> float:
         """Seconds since the epoch."""
         return self.time_ns / 1e9
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array that a rank recorded, such as a histogram."""
+
+    segment: str
+    rank: int
+    key: str
+    step: int | None
+    time_ns: int
+    values: NDArray[np.generic]

@@ -14,7 +14,7 @@ from stepscope.store.buckets import Limits, buckets_on
 from stepscope.store.step_clock import StepClock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.schema.alert import Notice, Severity
-    from stepscope.schema.record import Event
+    from stepscope.schema.record import Event, StoredArray
     from stepscope.schema.run import Process, RunInfo
     from stepscope.schema.series import Axis, Buckets, Points, Selection, SeriesInfo, Source
 
@@ -192,6 +192,10 @@ class Reader(ABC):
     @abstractmethod
     def arrays(self, run_id: str, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Steps and arrays logged under a key, oldest first."""
+
+    @abstractmethod
+    def stored_arrays(self, run_id: str) -> Iterator[StoredArray]:
+        """All arrays of a run, in the order they were stored; one at a time, because they may be large."""
 
     @abstractmethod
     def alerts(self, run_id: str) -> list[dict[str, Any]]:

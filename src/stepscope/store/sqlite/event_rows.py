@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from stepscope.schema.record import Event
+from stepscope.schema.record import Event, StoredArray
 from stepscope.store.sqlite.checksums import (
     check,
     check_count,
@@ -113,3 +113,28 @@ def read_arrays(
         fields = json.loads(text)
         arrays.append((step, np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])))
     return arrays
+
+
+def read_array_numbers(connection: sqlite3.Connection, run_id: str) -> list[int]:
+    """The numbers of the arrays of a run, in the order they were stored."""
+    rows = connection.execute("SELECT id FROM array WHERE run_id = ? ORDER BY id", (run_id,)).fetchall()
+    counts = row_counts_by_prefix(connection, run_id, "array/")
+    if counts is not None:
+        check_count("array", len(rows), sum(counts.values()))
+    return [number for (number,) in rows]
+
+
+def read_array(connection: sqlite3.Connection, run_id: str, number: int) -> StoredArray | None:
+    """One array; None where it was deleted meanwhile."""
+    row = connection.execute(
+        f"SELECT segment, rank, key, time_ns, step, fields, data, {checksum_columns(connection, 'array')}"  # noqa: S608 - no part of it comes from outside
+        " FROM array WHERE run_id = ? AND id = ?",
+        (run_id, number),
+    ).fetchone()
+    if row is None:
+        return None
+    segment, rank, key, time_ns, step, text, data, expected = row
+    check("array", expected, run_id, key, step, text, crc32(data))
+    fields = json.loads(text)
+    values = np.frombuffer(data, fields["dtype"]).reshape(fields["shape"])
+    return StoredArray(segment, rank, key, step, time_ns, values)

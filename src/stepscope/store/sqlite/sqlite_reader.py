@@ -17,7 +17,13 @@ from stepscope.store.sqlite import history, tables
 from stepscope.store.sqlite.alert_rows import read_alerts, read_findings, read_notices
 from stepscope.store.sqlite.checksums import DamagedRowError, check
 from stepscope.store.sqlite.connecting import connect_to_read, store_error
-from stepscope.store.sqlite.event_rows import read_arrays, read_events, read_events_since
+from stepscope.store.sqlite.event_rows import (
+    read_array,
+    read_array_numbers,
+    read_arrays,
+    read_events,
+    read_events_since,
+)
 from stepscope.store.sqlite.newest import read_newest
 from stepscope.store.sqlite.process_rows import read_processes, read_runs
 from stepscope.store.sqlite.series_rows import read_axis, read_keys, read_series, read_series_parts
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stepscope.schema.record import Event
+    from stepscope.schema.record import Event, StoredArray
     from stepscope.schema.run import Process
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import SeriesSummary
@@ -135,6 +141,16 @@ class SqliteReader(Reader):
         """Steps and arrays logged under a key, oldest first."""
         with self._view():
             return read_arrays(self._connection, run_id, key)
+
+    def stored_arrays(self, run_id: str) -> Iterator[StoredArray]:
+        """All arrays of a run, in the order they were stored; one at a time, because they may be large."""
+        with self._view():
+            numbers = read_array_numbers(self._connection, run_id)
+        for number in numbers:
+            with self._view():
+                array = read_array(self._connection, run_id, number)
+            if array is not None:
+                yield array
 
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
         """The alerts of a run, oldest first."""

@@ -1,0 +1,1 @@
+"""Copies runs into other programs: TensorBoard, MLflow, Weights & Biases."""
