@@ -45,11 +45,17 @@ ANOTHER_TRAINING_EVENT = "another_training"
 CHECKS_EVENT = "checks"
 """The kind of event with which an agent stores the results of a run's checks."""
 
+IMPORTED = "imported"
+"""The fact, the kind of event and the tag that say of a run that it was imported from another tool."""
+
 STACKS_EVENT = "stack_samples"
 """Kind of event: the lines that the training thread was found running, sampled because of a cheap sign."""
 
 EXPORTER_EVENT = "exporter"
 """Kind of event: how an exporter is doing, where that has changed."""
+
+EXPORTER_DEVICE = "exporter-"
+"""Followed by the name of an exporter: the device of the metrics about it."""
 
 EXPORTER_FAILING = "stepscope/exporter_failing"
 EXPORTER_VALUES = "stepscope/exporter_values_total"

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.sections import Retention
+from stepscope.schema.keys import IMPORTED
 from stepscope.schema.run import deciding_process
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ def apply(store: Store, now_ns: Callable[[], int] = time.time_ns) -> list[str]:
     runs = store.runs()
     ended = sorted(filter(_has_ended, runs), key=_ended_ns)
     deleted: list[str] = []
+    # Otherwise importing old runs, which have no limits, would delete the runs recorded here.
+    recorded = sum(not _is_imported(run) for run in runs)
     for run in ended:
-        if _exceeds_limits(run, store, len(runs) - len(deleted), now_ns()):
+        if _exceeds_limits(run, store, recorded - len(deleted), now_ns()):
             store.delete_run(run.id)
             deleted.append(run.id)
     return deleted
@@ -58,6 +61,10 @@ def limits_of(run: RunInfo) -> Retention:
         if name in _LIMITS and isinstance(value, int | float) and not isinstance(value, bool)
     }
     return Retention(**limits)
+
+
+def _is_imported(run: RunInfo) -> bool:
+    return any(IMPORTED in process.facts for segment in run.segments for process in segment.processes)
 
 
 def _has_ended(run: RunInfo) -> bool:

@@ -1,0 +1,1 @@
+"""Sources that runs are imported from, one file each."""

@@ -1,0 +1,1 @@
+"""Imports runs of other tools into a store."""

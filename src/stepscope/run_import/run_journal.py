@@ -1,0 +1,172 @@
+"""Writes an imported run as a journal, with the times of its source, which the agent reads like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import JournalError, SourceError
+from stepscope.importers.base import Array, End, Note, Params, Row
+from stepscope.journal import layout
+from stepscope.journal.folder import JournalName
+from stepscope.journal.supply import SegmentSupply
+from stepscope.journal.writer import JournalWriter
+from stepscope.recorder.identity.params import PlainParams
+from stepscope.recorder.key_names import KeyNames
+from stepscope.schema.keys import IMPORTED
+from stepscope.schema.redact import Redaction, redact_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from stepscope.importers.base import Record, SourceRun
+    from stepscope.schema.identity import Identity
+    from stepscope.schema.privacy import Privacy
+
+FILE_BYTES = 256 << 20
+"""Size of a journal file: it grows with what is written, and a reader has all files of a run open."""
+UNLIMITED = 1 << 62
+MAX_KEYS = 50_000
+MAX_ROW = 500
+"""Values of one record; a row of more is written as several of the same step."""
+MAX_EVENT_CHARACTERS = 64_000
+NO_PROCESS = 0
+"""In place of a process number: the training ran elsewhere, and this command is not it."""
+
+
+@dataclass
+class Summary:
+    """What was read of a run."""
+
+    points: int = 0
+    arrays: int = 0
+    texts: int = 0
+    params: int = 0
+    keys: set[str] = field(default_factory=set)
+    last_ns: int = 0
+    end: End = field(default_factory=lambda: End("finished"))
+
+    def count(self, record: Record, run: SourceRun) -> None:
+        """Counts a record; raises SourceError for more metrics than a run may have."""
+        if isinstance(record, Row):
+            self.points += len(record.values)
+            self.keys.update(record.values)
+            if len(self.keys) > MAX_KEYS:
+                raise SourceError(
+                    f"{run.place} cannot be imported: run {run.name!r} has more than {MAX_KEYS:,} metrics, "
+                    "the most a run may have. Nothing was imported. Leave out those that you do not need."
+                )
+        elif isinstance(record, Params):
+            self.params += len(record.values)
+        elif isinstance(record, End):
+            self.end = record
+        self.arrays += isinstance(record, Array)
+        self.texts += isinstance(record, Note) and record.kind == "text"
+        if isinstance(record, Row | Array | Note):
+            self.last_ns = max(self.last_ns, record.time_ns)
+
+    @property
+    def ended_ns(self) -> int:
+        """When the run ended."""
+        return self.last_ns if self.end.time_ns is None else self.end.time_ns
+
+
+class RunJournal:
+    """The journal of one imported run, in a store folder of its own until it is complete."""
+
+    def __init__(
+        self, staging: Path, identity: Identity, run: SourceRun, origin: Mapping[str, str], privacy: Privacy
+    ) -> None:
+        """`origin` is what the run keeps of its source; `tool` in it is the kind."""
+        self.summary = Summary(last_ns=run.started_ns)
+        self._run, self._origin = run, origin
+        self._privacy = privacy.for_names()
+        self._time_ns = run.started_ns
+        name = JournalName(identity.run_id, identity.segment, identity.rank, NO_PROCESS)
+        # A clock that starts at the epoch: times in the journal are those of the source.
+        supply = SegmentSupply(
+            staging,
+            name,
+            segment_bytes=FILE_BYTES,
+            unread_bytes=UNLIMITED,
+            mapping="never",
+            clock=self._clock,
+            wall_clock=self._clock,
+        )
+        facts = {
+            IMPORTED: dict(origin),
+            "alerts": {"enabled": False},  # nobody is notified of what happened long ago
+            "shows_verdict": False,
+        }
+        opening = {
+            "run": layout.clean(identity.name),
+            "project": layout.clean(identity.project),
+            "host": privacy.name(layout.clean(run.host)),
+            "role": "rank",
+            "started_ns": max(run.started_ns, 1),
+            "facts": facts,
+        }
+        key_names = KeyNames(self._privacy)
+        self._writer = JournalWriter(supply, opening, max_keys=MAX_KEYS, clock=self._clock, name_of=key_names)
+        self._raise_trouble()
+
+    def add(self, record: Record) -> None:
+        """Writes a record; raises SourceError for one that a store cannot hold."""
+        self.summary.count(record, self._run)
+        try:
+            self._add(record)
+        except JournalError as error:
+            raise SourceError(
+                f"{self._run.place} cannot be imported: a record of run {self._run.name!r} cannot be kept. "
+                f"{error} Nothing was imported."
+            ) from error
+
+    def close(self) -> None:
+        """Writes where the run comes from, and its end."""
+        end = self.summary.end
+        self._time_ns = max(self.summary.ended_ns, 1)
+        self._event(IMPORTED, {**self._origin, "points": self.summary.points}, None)
+        self._writer.close({"status": end.status, "reason": end.reason, "exit_code": end.exit_code})
+        self._raise_trouble()
+
+    def _clock(self) -> int:
+        return self._time_ns
+
+    def _add(self, record: Record) -> None:
+        if isinstance(record, Row):
+            self._add_row(record)
+        elif isinstance(record, Array):
+            self._time_ns = record.time_ns
+            fields = {"key": record.key, "step": record.step, "dtype": "<f8", "shape": record.values.shape}
+            self._writer.append_array(fields, record.values.astype("<f8").tobytes())
+        elif isinstance(record, Params):
+            for piece in PlainParams(record.values).records():
+                params = self._privacy.nested(redact_mapping({"params": piece}))
+                self._writer.append_event("params", params)
+        elif isinstance(record, Note):
+            self._time_ns = record.time_ns
+            self._event(record.kind, record.fields, record.step)
+
+    def _add_row(self, row: Row) -> None:
+        self._time_ns = row.time_ns
+        if len(row.values) <= MAX_ROW:
+            self._writer.append_row(row.values, row.step, row.time_ns)
+        else:
+            values = iter(row.values.items())
+            while piece := dict(islice(values, MAX_ROW)):
+                self._writer.append_row(piece, row.step, row.time_ns)
+        self._raise_trouble()
+
+    def _event(self, kind: str, fields: Mapping[str, Any], step: int | None) -> None:
+        safe = self._privacy.nested(Redaction(MAX_EVENT_CHARACTERS).mapping(fields))
+        self._writer.append_event(kind, safe, step)
+
+    def _raise_trouble(self) -> None:
+        """Raises SourceError where the journal is not in a file: then it would drop records."""
+        if self._writer.trouble is not None:
+            raise SourceError(
+                f"The import cannot be written: {self._writer.trouble}. Nothing was imported. Free some "
+                "space, or choose another folder with --store."
+            )

@@ -1,0 +1,1 @@
+"""Reads the files of other tools without trusting them."""

@@ -1,0 +1,242 @@
+"""Imports into a store: once, whole, and beside what is recorded there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+
+import pytest
+
+from stepscope import TrainingMonitor, open_store
+from stepscope.errors import SourceError
+from stepscope.run_import.run_import import Request, RunImport
+from stepscope.source_files.record_file import masked_checksum
+from stepscope.store import retention
+from stepscope.store.open import open_marks
+from stepscope.store.open import open_store as open_for_writing
+
+OLD = 1_600_000_000
+
+
+def import_into(folder, place, **names):
+    return RunImport(folder, pytest.fail).run(Request(str(place), **names))
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "old.csv"
+    path.write_text(f"step,time,loss\n0,{OLD},1\n1,{OLD + 60},nan\n")
+    return path
+
+
+def record(content):
+    length = struct.pack("<Q", len(content))
+    return length + masked_checksum(length) + content + masked_checksum(content)
+
+
+def test_an_imported_run_has_the_times_of_its_source_and_says_where_it_comes_from(table, folder):
+    [imported] = import_into(folder, table, project="archive", name="größe/1")
+    run = open_store(folder).run("größe/1")
+    assert (run.id, run.project, run.status) == (imported.run_id, "archive", "finished")
+    assert run.info.created_ns == OLD * 10**9
+    assert run.info.ended_ns == (OLD + 60) * 10**9
+    [event] = run.own_events("imported")
+    assert (event.fields["tool"], event.fields["source"]) == ("csv", str(table))
+    assert event.fields["points"] == 2
+    with contextlib.closing(open_marks(folder)) as marks:
+        assert marks.tags(run.id) == ("imported",)
+
+
+def test_a_second_import_names_the_run_and_adds_nothing(table, folder):
+    [first] = import_into(folder, table)
+    with table.open("a") as file:
+        file.write(f"2,{OLD + 120},0.5\n")
+    [second] = import_into(folder, table, name="again")
+    assert (second.is_known, second.run_id, second.name) == (True, first.run_id, "old")
+    assert len(open_store(folder).runs()) == 1
+    assert len(open_store(folder).run("old").series("loss")) == 2
+
+
+def test_another_file_of_the_same_name_gets_a_name_of_its_own(table, folder, tmp_path):
+    import_into(folder, table)
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b" / "old.csv"
+    other.write_text("loss\n7\n")
+    [imported] = import_into(folder, other)
+    assert imported.name == "old-2"
+    assert open_store(folder).run("old-2").series("loss").values.tolist() == [7.0]
+    assert len(open_store(folder).run("old").series("loss")) == 2
+
+
+def test_a_training_of_the_same_name_is_a_run_beside_it(table, folder, without_agent):
+    import_into(folder, table)
+    with TrainingMonitor(run="old", directory=folder) as monitor:
+        monitor.log({"loss": 3.0})
+    assert {run.name for run in open_store(folder).runs()} == {"old", "old-2"}
+
+
+def test_a_preview_reads_all_of_it_and_writes_nothing(table, folder):
+    [preview] = RunImport(folder, pytest.fail).preview(Request(str(table)))
+    assert preview.summary is not None
+    assert (preview.name, preview.summary.points, preview.summary.keys) == ("old", 2, {"loss"})
+    assert not folder.exists()
+
+
+def test_one_damaged_run_keeps_all_runs_of_the_source_out(folder, tmp_path):
+    logs = tmp_path / "logs"
+    for name in ("a", "b"):
+        (logs / name).mkdir(parents=True)
+        (logs / name / "events.out.tfevents.1").write_bytes(30 * record(b"\x09" + struct.pack("<d", OLD)))
+    with (logs / "b" / "events.out.tfevents.1").open("ab") as file:
+        file.write(b"x" * 12)
+    with pytest.raises(SourceError, match="damaged"):
+        import_into(folder, logs)
+    assert list((folder / "runs").iterdir()) == []
+    assert not (folder / "import").exists()
+    assert not (folder / "store.sqlite").exists()
+    (logs / "b" / "events.out.tfevents.1").unlink()
+    assert [run.name for run in import_into(folder, logs)] == ["a"]
+
+
+def test_what_a_killed_import_has_left_is_removed(table, folder):
+    left = folder / "import" / "journal" / "old-1" / "x-r0-0.0"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half a journal")
+    import_into(folder, table)
+    assert not left.exists()
+    assert [run.name for run in open_store(folder).runs()] == ["old"]
+
+
+def test_only_one_import_writes_at_a_time(table, folder):
+    importing = RunImport(folder, pytest.fail)
+    with importing._locked(), pytest.raises(SourceError, match="Another import"):
+        import_into(folder, table)
+    assert len(import_into(folder, table)) == 1
+
+
+def test_two_imports_of_one_source_at_once_make_one_run(table, folder):
+    outcomes = []
+
+    def act():
+        try:
+            outcomes.append(import_into(folder, table)[0].is_known)
+        except SourceError as error:
+            outcomes.append("Another import" in str(error))
+
+    threads = [threading.Thread(target=act) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False, True, True, True]
+    assert len(open_store(folder).runs()) == 1
+
+
+@pytest.mark.slow
+def test_a_live_run_and_its_agent_go_on_while_runs_are_imported(table, folder):
+    with TrainingMonitor(run="live", directory=folder) as monitor:
+        for step in range(100):
+            monitor.log({"loss": float(step)}, step=step)
+            if step == 50:
+                import_into(folder, table)
+    store = open_store(folder)
+    assert store.run("live").series("loss").values.tolist() == [float(step) for step in range(100)]
+    assert len(store.run("old").series("loss")) == 2
+    assert store.run("old").status == "finished"
+    assert store.run("old").alerts() == []
+
+
+def test_retention_keeps_imported_runs_and_does_not_count_them(table, folder, tmp_path, without_agent):
+    limits = {"store": {"retention": {"max_runs": 1, "max_age_days": 30}}, "directory": str(folder)}
+    with TrainingMonitor({"run": "own", **limits}) as monitor:
+        monitor.log({"loss": 1.0})
+    for name in "abc":
+        other = tmp_path / f"{name}.csv"
+        other.write_text(table.read_text())
+        import_into(folder, other)
+    with contextlib.closing(open_for_writing(folder)) as store:
+        assert retention.apply(store) == []
+        assert len(store.runs()) == 4
+
+
+def test_an_import_does_not_push_out_runs_with_a_limit_on_the_store(table, folder, without_agent):
+    limits = {"store": {"retention": {"max_bytes": 1 << 20}}, "directory": str(folder)}
+    with TrainingMonitor({"run": "own", **limits}) as monitor:
+        monitor.log({"loss": 1.0})
+    open_store(folder).close()
+    table.write_text("step,loss\n" + "".join(f"{step},1\n" for step in range(30_000)))
+    with pytest.raises(SourceError, match="max_bytes"):
+        import_into(folder, table)
+    assert [run.name for run in open_store(folder).runs()] == ["own"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_an_error(table, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    with pytest.raises(SourceError, match="cannot be written"):
+        import_into(closed / "store", table)
+
+
+def test_a_store_folder_that_is_a_file_is_an_error(table, tmp_path):
+    with pytest.raises(SourceError, match="cannot be written"):
+        import_into(table, table)
+
+
+@pytest.mark.parametrize("place", ["missing", "x.bin", "empty", "\0", "x" * 5000])
+def test_a_source_that_is_none_is_an_error(place, folder, tmp_path):
+    (tmp_path / "x.bin").write_bytes(bytes(100))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError):
+        import_into(folder, place)
+    assert not folder.exists()
+
+
+def test_a_pipe_does_not_block(folder, tmp_path):
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(SourceError):
+        import_into(folder, "x.csv", kind="csv")
+
+
+def test_a_folder_of_two_kinds_asks_which(folder, tmp_path):
+    (tmp_path / "events.out.tfevents.1").write_bytes(record(b"\x09" + struct.pack("<d", OLD)))
+    (tmp_path / "run-x.wandb").write_bytes(b"")
+    with pytest.raises(SourceError, match="tensorboard, wandb. Choose one with --kind"):
+        import_into(folder, tmp_path)
+
+
+def test_secrets_in_names_and_parameters_are_not_kept(folder, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"loss": 1, "note": "password=hunter2hunter2"}\n')
+    import_into(folder, path)
+    [event] = open_store(folder).run("x").events("text")
+    assert "hunter2" not in str(event.fields)
+
+
+def test_a_row_of_many_values_is_kept_whole(folder, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("{" + ", ".join(f'"key{n}": {n}' for n in range(3000)) + "}\n")
+    import_into(folder, path)
+    run = open_store(folder).run("x")
+    assert {info.key: info.last for info in run.keys()} == {f"key{n}": float(n) for n in range(3000)}
+
+
+def test_a_run_that_fills_several_journal_files_is_stored_whole(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("stepscope.run_import.run_journal.FILE_BYTES", 1 << 16)
+    path = tmp_path / "x.csv"
+    path.write_text("step,loss\n" + "".join(f"{step},{step / 7}\n" for step in range(6000)))
+    import_into(folder, path)
+    run = open_store(folder).run("x")
+    assert run.series("loss").values.tolist() == [step / 7 for step in range(6000)]
+    assert run.segments[0].processes[0].lost == 0
+    assert list((folder / "journal").iterdir()) == []
+
+
+def test_more_metrics_than_a_run_may_have_are_an_error(folder, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("{" + ", ".join(f'"{n}": {n}' for n in range(50_001)) + "}\n")
+    with pytest.raises(SourceError, match="more than 50,000 metrics"):
+        import_into(folder, path)
+    assert open_store(folder).runs() == [] if (folder / "store.sqlite").exists() else True
