@@ -19,13 +19,13 @@ from stepscope.store.open import open_reader
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from stepscope.analysis.diagnose import Diagnosis
-    from stepscope.schema.record import Event
+    from stepscope.schema.record import Event, StoredArray
     from stepscope.schema.run import RunInfo, SegmentInfo
     from stepscope.schema.series import Axis, Buckets, Points, SeriesInfo, Source
     from stepscope.store.base import Reader, SeriesSummary, SetAside
@@ -88,7 +88,7 @@ class Runs:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
-        return [Run(info, self._reader) for info in self._reader.runs()]
+        return [Run(info, self._reader, self.folder) for info in self._reader.runs()]
 
     def run(self, name_or_id: str) -> Run:
         """A run by its id, or by its name where only one project has it."""
@@ -117,12 +117,20 @@ class Runs:
 class Run:
     """One run. Its status and segments are read once; its series and events at each call."""
 
-    def __init__(self, info: RunInfo, reader: Reader) -> None:
+    def __init__(self, info: RunInfo, reader: Reader, folder: Path | None = None) -> None:
         self.info = info
-        self._reader = reader
+        self._reader, self._folder = reader, folder
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} ({self.status})>"
+
+    def _repr_html_(self) -> str | None:
+        """The run as a notebook shows it."""
+        if self._folder is None:
+            return None
+        from stepscope.notebook.run_picture import picture_of  # lazy: most readers do not need it
+
+        return picture_of(self, self._folder)
 
     @property
     def id(self) -> str:
@@ -240,12 +248,16 @@ class Run:
         for info in self._reader.runs():
             processes = [process for part in info.segments if part.id in own for process in part.processes]
             if info.id != self.id and any(process.role == "launcher" for process in processes):
-                return Run(info, self._reader)
+                return Run(info, self._reader, self._folder)
         return None
 
     def arrays(self, key: str) -> list[tuple[int | None, NDArray[np.generic]]]:
         """Arrays logged for a key, with their steps."""
         return self._reader.arrays(self.id, key)
+
+    def stored_arrays(self) -> Iterator[StoredArray]:
+        """All its arrays with their sources, in the order they were stored."""
+        return self._reader.stored_arrays(self.id)
 
     def alerts(self) -> list[dict[str, Any]]:
         """Its alerts, oldest first."""

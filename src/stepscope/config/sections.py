@@ -22,6 +22,9 @@ GIB = 1024 * MIB
 
 Options = dict[str, Any]
 
+_ORIGIN = r"^https?://[A-Za-z0-9.\-\[\]:]+?(:\*)?$"
+"""Scheme, host and port of a site: no path, and nothing that would end or extend a header."""
+
 
 class Section:
     """A section of the tree, which refuses unknown keys."""
@@ -170,6 +173,11 @@ class Dashboard(Section):
 
     token_file: str | None = None
     """File with the access token; null creates a token at the first start."""
+
+    frame_origins: list[Annotated[str, Form(_ORIGIN, "an origin such as http://localhost:8888")]] = field(
+        default_factory=list
+    )
+    """Origins whose pages may show the dashboard in a frame, such as `http://localhost:8888`."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -10,7 +11,7 @@ from stepscope.guard import Guard, shown
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.batches import Batches, timed
 from stepscope.recorder.exit.exit_reason import outcome
-from stepscope.recorder.identity import rank_detection
+from stepscope.recorder.identity import notebook_kernel, rank_detection
 from stepscope.recorder.identity.params import PlainParams, params_argument
 from stepscope.recorder.identity.run_names import without_secrets
 from stepscope.recorder.identity.run_reservation import reserve_for_monitor
@@ -83,6 +84,8 @@ class TrainingMonitor(OnDemand):
         name = text_argument("run", run) or self.settings.run
         identity = rank_detection.identify(name, text_argument("project", project) or self.settings.project)
         self._resumes, self._has_name = resume_argument(resume, name), name is None
+        is_in_cell = notebook_kernel.is_in_cell(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
+        self._cell_name = (str(self._folder), identity.project, name) if is_in_cell else None
         folder = self._folder if recorder.enabled else None
         self.identity = without_secrets(identity, folder, privacy_of(self.settings.privacy), self._guard.tell)
         self._is_copy = rank_detection.is_imported_by_worker()
@@ -124,6 +127,8 @@ class TrainingMonitor(OnDemand):
     def _start(self) -> None:
         if self._is_copy and self._join_parent():
             return
+        if self._cell_name is not None:
+            self._guard.attempt("Ending the run of the same name", self._end_earlier)
         if not self._has_name:
             self._has_name = True
             self._guard.attempt("Reserving the name of the run", self._reserve_name)
@@ -144,6 +149,12 @@ class TrainingMonitor(OnDemand):
         params, self._params = self._params, None
         if params is not None:
             self._note_params(recording, params)
+
+    def _end_earlier(self) -> None:
+        """Ends the run of the monitor that the same cell of a notebook has made before, if it is open."""
+        for earlier in [other for other in monitors if other._cell_name == self._cell_name]:  # noqa: SLF001
+            if earlier is not self:
+                earlier.stop_monitoring("finished", "its cell was run again")
 
     def _reserve_name(self) -> None:
         self.identity, first_step = reserve_for_monitor(
@@ -363,6 +374,7 @@ class TrainingMonitor(OnDemand):
         self.identity = state["identity"]
         self._guard = Guard(strict=False)
         self._is_copy, self._has_name, self._resumes = False, True, False
+        self._cell_name = None
         self._reset()
         self.timer.step = state["step"]
         if state["recording"]:

@@ -32,6 +32,18 @@ class OnDemand(MonitorState):
         self._alerts: AlertSystem | None = None
         self._windows: list[ProfilerWindow] = []
 
+    def __repr__(self) -> str:
+        state = "recording" if self.is_recording else self._state.name.lower()
+        return f"<{type(self).__name__} {self.identity.name!r} ({state})>"
+
+    def _repr_html_(self) -> str | None:
+        """The run as a notebook shows it; None before it has started."""
+        if self._state is State.UNSTARTED or not self.settings.recorder.enabled:
+            return None
+        from stepscope.notebook.run_picture import picture_of_stored  # lazy: it reads the store
+
+        return picture_of_stored(self._folder, self.run_id)
+
     @property
     def run_id(self) -> str:
         """The run's id, for any command and `open_store().run(...)`."""

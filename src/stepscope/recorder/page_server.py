@@ -78,12 +78,18 @@ def forget_server(folder: Path) -> None:
 
 def link_to_run(folder: Path, run_id: str) -> str | None:
     """The address of a run's page; None if no server runs. Waits for a server that is starting."""
-    deadline = time.monotonic() + MAX_WAIT_S
+    server = started_server(folder, MAX_WAIT_S)
+    return None if server is None else server.link(f"/run/{quote(run_id)}")
+
+
+def started_server(folder: Path, max_wait_s: float) -> Served | None:
+    """The server of a folder; waits for one that this process has started. None if no server runs."""
+    deadline = time.monotonic() + max_wait_s
     while (server := find_server(folder)) is None:
         if not _is_starting(folder) or time.monotonic() > deadline:
             return None
         time.sleep(0.05)
-    return server.link(f"/run/{quote(run_id)}")
+    return server
 
 
 def _is_starting(folder: Path) -> bool:

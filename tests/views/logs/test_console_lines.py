@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import stepscope
 from stepscope.views.logs.console_lines import console_of
@@ -31,6 +32,22 @@ def test_a_command_that_printed_nothing_gets_no_hint_to_capture_it(made: Made) -
     console = console_of(made.run())
     assert (console.captured, console.how) == (True, ())
     assert console.why_not == "The command printed nothing."
+
+
+@pytest.mark.parametrize(
+    ("command", "ways"),
+    [
+        (["python", "a b.py"], ["stepscope run -- python 'a b.py'", "STEPSCOPE_LOGGING__DIRECTORY=logs "]),
+        (["/w/study 1.ipynb"], ["TrainingMonitor("]),
+        (["notebook"], ["TrainingMonitor("]),
+    ],
+)
+def test_how_to_keep_the_output_is_said_for_scripts_and_for_notebooks(
+    made: Made, command: list[str], ways: list[str]
+) -> None:
+    made.process(facts={"command": command})
+    commands = [way.code for way in console_of(made.run()).how]
+    assert [text.startswith(way) for text, way in zip(commands, ways, strict=True)] == [True] * len(ways)
 
 
 def test_lines_have_number_time_and_step(made: Made) -> None:

@@ -25,7 +25,7 @@ class ExitHooks:
         on_exec: Callable[[], AbstractContextManager[None]],
         progress: Callable[[], object],
     ) -> None:
-        self._on_exit, self._on_exec, self._progress = on_exit, on_exec, progress
+        self._on_exit, self._on_exec, self.progress = on_exit, on_exec, progress
         self._pid = os.getpid()
         self._is_active = False
         self._noted: tuple[object, object] | None = None
@@ -57,7 +57,7 @@ class ExitHooks:
 
         A program that catches the exit and continues has recorded something since.
         """
-        if self._noted is None or self._noted[1] != self._progress():
+        if self._noted is None or self._noted[1] != self.progress():
             return None
         return self._noted[0]
 
@@ -73,7 +73,7 @@ class ExitHooks:
 
     def _sys_exit(self, status: Any = None, /) -> None:
         if self._is_mine() and threading.current_thread() is threading.main_thread():
-            self._noted = (status, self._progress())
+            self._noted = (status, self.progress())
         self._real_sys_exit(status)
 
     def _execv(self, path: Any, argv: Any, /) -> None:

@@ -15,6 +15,7 @@ from stepscope.descriptors import hold, open_above_streams
 from stepscope.filesystem import share
 from stepscope.journal.folder import END_MARK, EXIT_NOTE_SUFFIX, TRACE_BYTES, TRACED_SIGNALS, make_run_folder
 from stepscope.journal.layout import to_json
+from stepscope.recorder.identity.notebook_kernel import running_shell
 from stepscope.schema.redact import redact_start
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ MAX_REASON = 1000
 
 MAX_MESSAGE = 300
 """Characters of an exception's message in a reason."""
+
+
+KERNEL_ENDED = "the kernel of the notebook was shut down or restarted"
 
 
 _to_end: set[ExitReason] = set()
@@ -65,6 +69,7 @@ class ExitReason:
         self._status, self._reason = "finished", ""
         self._previous_hook = sys.excepthook
         self._noted_before = getattr(sys, "last_value", None)
+        self._cells = CellOutcome(hooks.progress)
         self._descriptors: list[HeldDescriptor] = []
         self._watches_faults = False
         self._watched: set[signal.Signals] = set()
@@ -75,6 +80,7 @@ class ExitReason:
         sys.excepthook = self._on_exception
         atexit.register(self._at_exit)
         self._hooks.install()
+        self._cells.install()
         self._watch_signals()
 
     def uninstall(self, unwritten_end: Mapping[str, Any] | None = None) -> None:
@@ -84,6 +90,7 @@ class ExitReason:
         """
         atexit.unregister(self._at_exit)
         self._hooks.uninstall()
+        self._cells.uninstall()
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
         if unwritten_end is None or not self._leave(unwritten_end):
@@ -178,7 +185,8 @@ class ExitReason:
             with contextlib.suppress(Exception):
                 self._failed(error)
         elif self._status == "finished":
-            self._status, self._reason = outcome(SystemExit(self._hooks.exit_code()))
+            ending = self._cells.ending()
+            self._status, self._reason = ending or outcome(SystemExit(self._hooks.exit_code()))
         self._ended(self._status, self._reason)
 
     def _uncaught(self) -> BaseException | None:
@@ -188,6 +196,49 @@ class ExitReason:
         # Python sets it before it calls any hook. At a prompt it may be one that did not end the program.
         error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
         return error if error is not self._noted_before else None
+
+
+class CellOutcome:
+    """Remembers how the last cell of a notebook ended that has recorded something.
+
+    An exception in a cell ends no run, since the next cell may go on. But if the kernel ends after it, then
+    it ended the training: a server that restarts a kernel interrupts the running cell first.
+    """
+
+    def __init__(self, progress: Callable[[], object]) -> None:
+        self._progress = progress
+        self._shell: Any = None
+        self._before: object = None
+        self._last: tuple[str, str] = ("finished", "")
+
+    def install(self) -> None:
+        """Follows the cells; does nothing outside a notebook."""
+        self._shell = running_shell()
+        if self._shell is not None:
+            self._shell.events.register("pre_run_cell", self._begins)
+            self._shell.events.register("post_run_cell", self._ended)
+
+    def uninstall(self) -> None:
+        """Follows them no longer."""
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.events.unregister("pre_run_cell", self._begins)
+            shell.events.unregister("post_run_cell", self._ended)
+
+    def ending(self) -> tuple[str, str] | None:
+        """Status and reason of a run that the end of its kernel ends; None outside a notebook."""
+        if self._shell is None:
+            return None
+        status, reason = self._last
+        return status, reason or KERNEL_ENDED
+
+    def _begins(self, _info: object) -> None:
+        self._before = self._progress()
+
+    def _ended(self, result: Any) -> None:
+        if self._progress() != self._before:
+            # As text: an exception would keep all variables of its frames in memory.
+            self._last = outcome(result.error_before_exec or result.error_in_exec)
 
 
 def describe(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from stepscope import procfs
 from stepscope.config.sections import Agent, Alerts, Energy, Retention, Targets
 from stepscope.journal.layout import clean
 from stepscope.journal.private_settings import has_private
+from stepscope.recorder.identity.notebook_kernel import is_kernel, notebook_command
 from stepscope.schema.redact import redact_text, redact_words
 
 if TYPE_CHECKING:
@@ -125,7 +126,12 @@ def facts(
 
 
 def _command() -> list[str]:
-    """The command of the program; of its parent in a process that `multiprocessing` has started."""
+    """The command of the program; of its parent in a process that `multiprocessing` has started.
+
+    For a notebook it is the notebook: the command of its kernel names a file that is gone when it ends.
+    """
+    if is_kernel():
+        return notebook_command()
     if "--multiprocessing-fork" in sys.orig_argv:
         return [sys.executable, *getattr(sys, "argv", ())]  # multiprocessing passes the parent's on
     return sys.orig_argv

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stepscope import procfs
 from stepscope.journal.folder import list_journals, opening_of
+from stepscope.recorder.identity.notebook_kernel import is_kernel, notebook_name
 from stepscope.schema.identity import Identity
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ def _own_script() -> str:
     # An embedded interpreter may have no arguments, and a script may change them.
     words = getattr(sys, "argv", None) or [""]
     script = words[0] if isinstance(words[0], str | os.PathLike) else ""
+    if is_kernel([str(script)]) or (not script and is_kernel()):
+        return notebook_name()
     return Path(script).stem if script not in ("", "-", "-c", "-m") else "run"
 
 

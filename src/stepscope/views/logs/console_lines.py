@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.recorder.identity.notebook_kernel import is_notebook_command
 from stepscope.views.json_values import as_list, clean
 from stepscope.views.logs.log_files import ConsoleLine, log_lines
 from stepscope.views.run_setup import first_process
@@ -106,6 +107,9 @@ def _ways(run: Run) -> tuple[HowTo, ...]:
     """Returns how to capture the output, with the run's own command if it is known."""
     process = first_process(run)
     words = [] if process is None else as_list(process.facts.get("command"))
+    if is_notebook_command(words):
+        monitor = 'TrainingMonitor({"logging": {"directory": "logs"}})'
+        return (HowTo("Write log files, which contain the traceback of a failure:", monitor),)
     command = clean(shlex.join(map(str, words)), MAX_LINE) or "python train.py"
     return (
         HowTo("Capture the output of the training, with its traceback:", f"stepscope run -- {command}"),

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 API = "/api/v1"
-HEALTH = f"{API}/health"
+HEALTH_PATHS = frozenset({f"{API}/health", "/-/healthy", "/-/ready"})
+"""Paths without a token: they say only whether the server works."""
+SCRAPED = "/metrics"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing; any other counts as a change."""
 AUTHENTICATED = "stepscope_known"

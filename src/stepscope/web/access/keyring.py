@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.web.access.tokens import COOKIE_SECONDS, cookie_name, cookie_value, is_same, new_token, path_of
+from stepscope.web.access.tokens import (
+    COOKIE_SECONDS,
+    cookie_name,
+    cookie_value,
+    is_same,
+    is_ticket,
+    is_valid_ticket,
+    new_token,
+    path_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +44,16 @@ class Keyring:
     def accepts(self, token: str | None) -> bool:
         """Whether this is the token."""
         return self.token is not None and token is not None and is_same(token, self.token)
+
+    def lets_in(self, token: str | None, request: IncomingRequest) -> bool:
+        """Whether the text in the address of a page is the token or a ticket.
+
+        A ticket that has expired does no harm to a client that has the cookie already, as when a notebook is
+        opened again.
+        """
+        if self.token is None or token is None or not is_ticket(token):
+            return self.accepts(token)
+        return is_valid_ticket(token, self.token) or self.is_in_cookie(request)
 
     def is_in_cookie(self, request: IncomingRequest) -> bool:
         """Whether a request has the cookie of the current token."""

@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 from stepscope.web.access import error_responses
 from stepscope.web.access.error_responses import error_response, plain_page
 from stepscope.web.access.hosts import host_names, is_allowed, is_same_origin
-from stepscope.web.access.incoming_request import HEALTH, IncomingRequest, with_path
+from stepscope.web.access.incoming_request import HEALTH_PATHS, SCRAPED, IncomingRequest, with_path
 from stepscope.web.access.request_body import BodyRefused, read_checked_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,7 +35,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "font-src 'self'",
         "connect-src 'self'",
         "manifest-src 'self'",
-        "frame-ancestors 'none'",
         # 'self' and not 'none': the page names its base path in a <base> element.
         "base-uri 'self'",
         "form-action 'self'",
@@ -43,9 +42,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 SECURITY_HEADERS = {
-    b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
     b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
@@ -59,6 +56,15 @@ MAX_BUCKETS = 4096
 """Buckets kept at the same time; beyond it the least recently used one is dropped."""
 
 
+def security_headers(frame_origins: Sequence[str]) -> dict[bytes, bytes]:
+    """The headers of every response; pages of these origins may show it in a frame, by default none."""
+    ancestors = " ".join(frame_origins) or "'none'"
+    policy = f"{CONTENT_SECURITY_POLICY}; frame-ancestors {ancestors}"
+    headers = {b"content-security-policy": policy.encode(), **SECURITY_HEADERS}
+    # The older header knows no origins; browsers that know the policy ignore it.
+    return headers if frame_origins else {**headers, b"x-frame-options": b"DENY"}
+
+
 class AccessMiddleware:
     """Lets a request through only if it has the token, or needs none, and is within the limits."""
 
@@ -70,13 +76,14 @@ class AccessMiddleware:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app, self._options, self._keyring, self._now = app, options, keyring, now
+        self._headers = security_headers(options.settings.dashboard.frame_origins)
         self._base_path = options.base_path.rstrip("/")
         self._names = host_names(options.host, options.allowed_hosts)
         self._requests = RateLimit(options.limits.requests_per_second, now)
         self._changes = RateLimit(options.limits.changes_per_second, now)
         self._unauthenticated = RateLimit(options.limits.strangers_per_second, now)
         self.last_request_at = now()
-        """Time of the last request with the token."""
+        """Time of the last request with the token, apart from scrapes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request to its route, or answers it with an error."""
@@ -98,7 +105,7 @@ class AccessMiddleware:
                 status = message["status"]
             await send(message)
 
-        send_response = with_security_headers(send_noting)
+        send_response = with_security_headers(send_noting, self._headers)
         try:
             response = self._refusal(request)
             if response is None and request.is_change:
@@ -129,7 +136,7 @@ class AccessMiddleware:
     def _refusal(self, request: IncomingRequest) -> Response | None:
         """The error or redirect to answer with; None lets the request through."""
         refused = self._wrong_host(request)
-        if refused is not None or request.path == HEALTH:
+        if refused is not None or request.path in HEALTH_PATHS:
             return refused
         response = self._login(request)
         if response is not None:
@@ -138,7 +145,8 @@ class AccessMiddleware:
         has_bearer = keyring.accepts(request.bearer())
         if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
             return self._token_missing(request, error_responses.NEEDS_LOGIN)
-        self.last_request_at = self._now()
+        if request.path != SCRAPED:  # which goes on for ever, also where nobody needs the server any more
+            self.last_request_at = self._now()
         request.mark_authenticated()
         if request.is_change:
             refused = self._cross_origin(request, without_bearer=not has_bearer)
@@ -172,7 +180,7 @@ class AccessMiddleware:
         response = RedirectResponse(f"{self._base_path}{target}", 303)
         if not is_needed:
             return response
-        if not self._keyring.accepts(token):
+        if not self._keyring.lets_in(token, request):
             return self._token_missing(request, error_responses.WRONG_LOGIN)
         self._keyring.set_cookie(response, request)
         request.mark_authenticated()
@@ -231,7 +239,7 @@ class RateLimit:
         return allowed
 
 
-def with_security_headers(send: Send) -> Send:
+def with_security_headers(send: Send, added: Mapping[bytes, bytes]) -> Send:
     """Adds security headers to responses; those without Cache-Control must not be stored."""
 
     async def send_secured(message: Message) -> None:
@@ -242,7 +250,7 @@ def with_security_headers(send: Send) -> Send:
                 if name.lower() not in _REMOVED_HEADERS
             ]
             names = {name.lower() for name, _ in headers}
-            headers += [(name, value) for name, value in SECURITY_HEADERS.items() if name not in names]
+            headers += [(name, value) for name, value in added.items() if name not in names]
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"no-store"))
             message = {**message, "headers": headers}

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import time
 from pathlib import Path
 
 from stepscope.errors import ConfigError
@@ -14,6 +15,8 @@ from stepscope.filesystem import atomic_file, write_once
 FILE_NAME = "server.token"
 MIN_CHARACTERS = 16
 COOKIE_SECONDS = 30 * 24 * 3600
+TICKET_SECONDS = 60
+TICKET_START = "ticket-"
 
 
 def path_of(folder: Path, configured: str | None) -> Path:
@@ -54,6 +57,30 @@ def cookie_name(token: str) -> str:
 def cookie_value(token: str) -> str:
     """The cookie's value: proves knowledge of the token without containing it."""
     return hmac.new(token.encode(), b"stepscope cookie", hashlib.sha256).hexdigest()
+
+
+def new_ticket(token: str, now_s: float | None = None) -> str:
+    """A text that opens the page for a minute: for output that is saved, as that of a notebook is."""
+    return _ticket_until(token, int(time.time() if now_s is None else now_s) + TICKET_SECONDS)
+
+
+def is_ticket(received: str) -> bool:
+    """Whether this has the form of a ticket, which may have expired."""
+    return received.startswith(TICKET_START)
+
+
+def is_valid_ticket(received: str, token: str, now_s: float | None = None) -> bool:
+    """Whether this is a ticket made with the token, and has not expired."""
+    now_s = time.time() if now_s is None else now_s
+    end, _, _ = received.removeprefix(TICKET_START).partition("-")
+    if not (is_ticket(received) and end.isascii() and end.isdecimal() and len(end) < 16):
+        return False
+    return is_same(received, _ticket_until(token, int(end))) and now_s <= int(end) <= now_s + TICKET_SECONDS
+
+
+def _ticket_until(token: str, end_s: int) -> str:
+    proof = hmac.new(token.encode(), f"stepscope ticket {end_s}".encode(), hashlib.sha256).hexdigest()
+    return f"{TICKET_START}{end_s}-{proof}"
 
 
 def is_same(received: str, secret: str) -> bool:
