@@ -11,7 +11,8 @@ from stepscope.agent.process.election import agent_pid
 
 WATCHED_S = 20.0
 QUICK_WATCHED_S = 4.0
-SETTLING_S = 3.0
+SETTLING_S = 15.0
+"""Until the first diagnosis has loaded all detectors, which takes the agent 0.2 s once."""
 STEP_S = 0.1
 
 

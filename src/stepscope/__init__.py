@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from stepscope.facade.performance_alerting import PerformanceAlerting, RealTimeMonitor
     from stepscope.facade.performance_analyzer import PerformanceAnalyzer
     from stepscope.facade.performance_monitor import AlertSystem, PerformanceMonitor
+    from stepscope.facade.prometheus_monitor import PrometheusMonitor
     from stepscope.facade.recommendations import (
         generate_performance_recommendations,
         save_recommendations_report,
     )
     from stepscope.facade.system_monitor import SystemMonitor, monitor_resources
+    from stepscope.facade.tensorboard_monitor import TensorBoardMonitor
     from stepscope.facade.tracker import alert, finish, init, log, watch
     from stepscope.facade.tracker_run import AlertLevel
     from stepscope.integrations.ray import monitor_ray_cluster
@@ -38,6 +40,7 @@ _HOMES = {
     "generate_performance_recommendations": "stepscope.facade.recommendations",
     "GPUMonitor": "stepscope.facade.gpu_monitor",
     "GradientMonitor": "stepscope.model_stats.gradient_monitor",
+    "load_ipython_extension": "stepscope.notebook.magics",
     "MetricsDatabase": "stepscope.facade.metrics_database",
     "ModelProfiler": "stepscope.profiling.model.model",
     "monitor_ray_cluster": "stepscope.integrations.ray",
@@ -47,11 +50,13 @@ _HOMES = {
     "PerformanceAlerting": "stepscope.facade.performance_alerting",
     "PerformanceAnalyzer": "stepscope.facade.performance_analyzer",
     "PerformanceMonitor": "stepscope.facade.performance_monitor",
+    "PrometheusMonitor": "stepscope.facade.prometheus_monitor",
     "RealTimeMetricsCollector": "stepscope.facade.collector",
     "RealTimeMonitor": "stepscope.facade.performance_alerting",
     "save_recommendations_report": "stepscope.facade.recommendations",
     "StepscopeError": "stepscope.errors",
     "SystemMonitor": "stepscope.facade.system_monitor",
+    "TensorBoardMonitor": "stepscope.facade.tensorboard_monitor",
     "TrainingMetrics": "stepscope.schema.record",
     "TrainingMonitor": "stepscope.recorder.monitor",
     "TrainingMonitorCallback": "stepscope.facade.callback",
@@ -90,11 +95,13 @@ __all__ = [  # noqa: RUF022 - sorted as people read
     "PerformanceAlerting",
     "PerformanceAnalyzer",
     "PerformanceMonitor",
+    "PrometheusMonitor",
     "RealTimeMetricsCollector",
     "RealTimeMonitor",
     "save_recommendations_report",
     "StepscopeError",
     "SystemMonitor",
+    "TensorBoardMonitor",
     "TrainingMetrics",
     "TrainingMonitor",
     "TrainingMonitorCallback",

@@ -4,6 +4,7 @@ StepscopeError
 ├── ConfigError           a setting is unknown, or its value is not allowed
 ├── MissingExtra          a feature needs a package that is not installed
 ├── RecorderError         a log call failed (raised only with strict=True)
+├── SourceError           a file of another tool is damaged, or not one that can be imported
 ├── JournalError          a journal cannot be written or is not one of ours
 │   └── TooManyKeys       a run has reached its limit of metric names
 └── StoreError            the store cannot be opened, or was written by another version
@@ -40,6 +41,10 @@ class MissingExtra(StepscopeError):
 
 class RecorderError(StepscopeError):
     """A log call failed; raised only with strict=True."""
+
+
+class SourceError(StepscopeError):
+    """A file of another tool is damaged, or not one that can be imported; nothing of it is kept."""
 
 
 class JournalError(StepscopeError):

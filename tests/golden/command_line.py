@@ -219,6 +219,13 @@ def _exports(folder: str) -> Any:
     return lines
 
 
+def _imports(folder: str) -> Any:
+    """A run that would be imported."""
+    table = Path(folder).with_name("table.csv")
+    table.write_text("step,loss\n0,1.0\n")
+    return _shape("import", str(table), "--dry-run")(folder)
+
+
 def _profile(folder: str) -> Any:
     """A profile of two operators and a kernel, without torch and without a process."""
     timeline = Timeline(
@@ -246,6 +253,7 @@ JSON_OUTPUTS: dict[str, Callable[[str], Any]] = {
     "doctor": _checks,
     "export": _exports,
     "gate": _shape("gate", TRAINED, "--baseline", FAILED),
+    "import": _imports,
     "profile": _profile,
     "runs": _values("runs"),
     "show": _values("show", TRAINED),

@@ -15,7 +15,8 @@ MAX_LINES = 300
 REASONS = {
     "integrations.lightning.profiler": "one file for each callback; the package loads each by its name",
     "integrations.transformers.callback": "needs transformers; its package says how to install it",
-    "launcher.output_forwarder": "terminals and pipes; what is recorded of a command changes without them",
+    "mcp.change_tools": "what may change a store is in one file, apart from what only reads",
+    "mirrors.*_writer": "each loads the library of its program, which only its own process may do",
     "profiling.profiled_program": "runs in another process, as `python -m`, and must not import its user",
     "steps.evidence.*": "one file for each probe: `sampled_probes` reads them all, and some are longer",
     "views.overview.*": "one file for each part of the page: `overview` puts them together",

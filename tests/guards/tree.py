@@ -22,12 +22,21 @@ ROOMS = [
     "agent",
     "store",
     "exporters",
+    "prometheus",
+    "opentelemetry",
+    "mirrors",
+    "grafana",
+    "run_import",
+    "importers",
+    "source_files",
     "alerts",
     "channels",
     "analysis",
     "detectors",
     "views",
     "web",
+    "notebook",
+    "mcp",
 ]
 ROOMS += ["profiling", "integrations", "launcher", "facade", "cli"]
 

@@ -9,7 +9,16 @@ import tomllib
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: needed for name, needed in PROJECT["optional-dependencies"].items() if name != "dev"}
-MODULES = {"google-re2": "re2", "hydra-core": "hydra", "nvidia-ml-py": "pynvml", "pyyaml": "yaml"}
+MODULES = {
+    "google-re2": "re2",
+    "hydra-core": "hydra",
+    "mlflow-skinny": "mlflow",
+    "nvidia-ml-py": "pynvml",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    "opentelemetry-sdk": "opentelemetry.sdk",
+    "prometheus-client": "prometheus_client",
+    "pyyaml": "yaml",
+}
 """What is imported of packages whose module has another name."""
 
 SOURCES = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))

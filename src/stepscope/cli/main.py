@@ -27,10 +27,17 @@ COMMANDS = {
     "diagnose": "Explain why a run is slow or failing, and what to change.",
     "gate": "Fail if a run is slower than its baselines, for continuous integration.",
     "alert": "List alerts, test channels, mute rules, check rule files.",
-    "export": "Write a run as CSV, JSON, JSONL or Parquet.",
+    "export": "Write a run as CSV, JSON, JSONL or Parquet, or copy it to TensorBoard, MLflow or W&B.",
+    "import": "Import runs of TensorBoard, W&B, trackio or MLflow, CSV files and JSON lines.",
+    "prometheus": "Print alerting and recording rules for Prometheus.",
+    "grafana": "Write dashboards for Grafana, and files that start it with Prometheus.",
+    "mcp": "Let coding assistants ask about runs, by the Model Context Protocol.",
     "config": "Show, check or write settings.",
     "doctor": "Check what works on this machine and what does not, and why.",
 }
+
+MODULES = {"import": "import_runs"}
+"""The modules of commands whose names no module can have; the others have the name of the command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +82,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         if name == command:
-            module = importlib.import_module(f"stepscope.cli.{name}")
+            module = importlib.import_module(f"stepscope.cli.{MODULES.get(name, name)}")
             module.add_arguments(subparser)
             subparser.set_defaults(run_command=module.run, parser=subparser)
     return parser
