@@ -120,6 +120,51 @@ def test_a_nan_loss_is_reported_with_its_step_and_the_first_bad_layer(tmp_path):
     assert sentence in [evidence.note for evidence in near.evidence]
 
 
+@pytest.mark.parametrize(
+    ("fields", "headline", "advice"),
+    [
+        (
+            {"cause": "operation", "operation": "log", "after": "2", "before": "4"},
+            "the first bad value came from `log`, between the layers `2` and `4`.",
+            "Clamp what `log` gets, between the layers `2` and `4`.",
+        ),
+        (
+            {"cause": "operation", "operation": "softmax", "layer": "encoder.3"},
+            "the first bad value came from `softmax` in `encoder.3`.",
+            "Skip such batches, so that the weights stay finite.",
+        ),
+        (
+            {"cause": "batch", "before": "0"},
+            "its batch has values that are not finite.",
+            "Check the data set for NaN and infinite values, and leave such samples out.",
+        ),
+        (
+            {"cause": "weights", "layer": "2"},
+            "the weights of `2` were not finite before this step.",
+            "Skip such batches, so that the weights stay finite.",
+        ),
+        (
+            {"cause": "loss", "after": "head"},
+            "the output of `head` was finite, what is computed from it is not.",
+            "Skip such batches, so that the weights stay finite.",
+        ),
+    ],
+)
+def test_a_nan_loss_is_reported_with_what_its_graph_has_shown(tmp_path, fields, headline, advice):
+    run = going_well(1, 200)
+    run["loss"][:] = np.nan
+    event = ("loss_not_finite", {**fields, "batch": "64×256 float32"})
+    [finding] = diagnose(tmp_path, run, events=(event,)).findings
+    assert finding.headline == f"Loss became NaN at step 0: {headline}"
+    assert advice in [remedy.text for remedy in finding.remedies]
+    batch = next(evidence for evidence in finding.evidence if evidence.label == "batch")
+    assert (batch.value, batch.note) == ("of step 0", "64×256 float32")
+    late = going_well(1, 200)
+    late["loss"][150:] = np.nan
+    [finding] = diagnose(tmp_path, late, events=(event,)).findings  # the event is about another step
+    assert finding.headline == "Loss became NaN at step 150."
+
+
 def test_the_losses_that_are_not_finite_are_counted(tmp_path):
     run = going_well(1, 106)
     run["loss"][::7] = np.nan

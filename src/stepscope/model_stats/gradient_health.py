@@ -56,7 +56,8 @@ class GradientFinding:
     layer: str | None
     """The layer to check first; None if only the model as a whole is affected.
 
-    For non-finite norms it is the first in registration order, else the one furthest beyond its limit.
+    For non-finite norms it is the first in registration order, unless all are affected; else the one furthest
+    beyond its limit.
     """
 
     layers: tuple[str, ...]
@@ -134,10 +135,11 @@ def _not_finite(figures: Mapping[str, float]) -> GradientFinding | None:
         return None
     if not bad:
         return GradientFinding("not_finite", None, (), total, None, f"The gradient norm is {total}.")
+    if 1 < len(bad) == len(norms):
+        sentence = "The gradients of all layers are not finite. Check the loss first."
+        return GradientFinding("not_finite", None, bad, total, None, sentence)
     if len(bad) == 1:
         sentence = f"The gradient of {bad[0]} is not finite."
-    elif len(bad) == len(norms):
-        sentence = "The gradients of all layers are not finite. Check the loss first."
     else:
         # Backward passes start at the last layer: errors there spread towards the first layer.
         sentence = (

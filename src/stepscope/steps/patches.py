@@ -2,6 +2,7 @@
 
 Functions are patched only while something is watched, and take effect in the training thread only. Functions
 that are called rarely stay patched; functions that every step calls are patched only in phase-timed steps.
+Without a GPU, `torch.autograd.backward` stays patched, too: a NaN loss must be seen before its step ends.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def follow(phase_timer: PhaseTimer, torch: ModuleType) -> None:
         if not _rare:
             install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
             install(_rare, loss_scaler(torch), "step", _scaled)
+            if not torch.cuda.is_available():  # the loss of a step on a GPU could not be read without waiting
+                install(_rare, torch.autograd, "backward", _noting_loss)
 
 
 def follow_phases(phase_timer: PhaseTimer, torch: ModuleType) -> None:
@@ -126,6 +129,20 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
             phase_timer.enter(before)
 
     return call
+
+
+def _noting_loss(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps `torch.autograd.backward`, so that each loss is seen while its graph still exists."""
+
+    @passes_through
+    @functools.wraps(original)
+    def backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
+        phase_timer = _phase_timers.get(threading.get_ident())
+        if phase_timer is not None:
+            phase_timer.on_loss(tensors)
+        return original(tensors, *arguments, **options)
+
+    return backward
 
 
 def _differentiating(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,6 +84,8 @@ class PhaseTimer:
         """Called with an optimizer whose step a loss scaler has skipped because of an overflow."""
         self.on_backward: Callable[[Any], None] = lambda _: None
         """Called with what a backward pass begins with, in steps that are timed phase by phase."""
+        self.on_loss: Callable[[Any], None] = lambda _: None
+        """Called with what a backward pass begins with, in all steps, where nothing runs on a GPU."""
 
     def left_ns(self, phase: int) -> int:
         """When a phase last ended; 0 if never."""

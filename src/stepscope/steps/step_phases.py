@@ -16,6 +16,7 @@ from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import CurrentBatch
 from stepscope.steps.evidence.kept_losses import KeptLosses
 from stepscope.steps.evidence.model_state import ModelState
+from stepscope.steps.evidence.nonfinite_loss import NonfiniteLoss
 from stepscope.steps.evidence.observers import Observers
 from stepscope.steps.evidence.sampled_probes import training_probes
 from stepscope.steps.evidence.stack_sampler import WatchedTraining
@@ -78,9 +79,8 @@ class StepPhases:
         """Finds evaluations by the mode of the models."""
         self.sampled = WatchedTraining(self._thread, self._writer, self.phase_timer, self.mode)
         """What a sampler of stacks reads from another thread."""
-        self._observers = Observers(guard)
+        self._observers, self._boundaries = Observers(guard), PassBoundaries(self.phase_timer, self._writer)
         self._rank_waits: list[RankWait] = []
-        self._boundaries = PassBoundaries(self.phase_timer, self._writer)
         self._passes, self._is_timed_later, self._attaching_ns = 0, False, 0
         self._device: DeviceClock | None = None
         if torch.cuda.is_available():
@@ -95,8 +95,8 @@ class StepPhases:
         model_state = ModelState(self.watched_objects, self.optimizers, self._phases.training_setup, guard)
         self._probes.add(model_state)
         self._probes.add(KeptLosses(self.phase_timer))
-        self.mode.on_eval = model_state.follow_modes
-        timer = self._timer
+        NonfiniteLoss(self.watched_objects, self.phase_timer, record_event)
+        timer, self.mode.on_eval = self._timer, model_state.follow_modes
         timer.on_step, timer.on_due, timer.due_ns, timer.steps_made = self._end_step, self._write, 0, 0
         timer.first_step, self._planned = timer.step, timer.left
         self.observe(self._probes)

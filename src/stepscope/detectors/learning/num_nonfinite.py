@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 
 from stepscope.analysis.gpu.half_precision import BF16, SETUP_EVENT, SKIPPED, is_half
+from stepscope.analysis.loss.loss_origin import LOSS_EVENT, origin_in
 from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import number
 from stepscope.config.bounds import Range
@@ -18,10 +19,11 @@ from stepscope.schema.keys import GRADIENT_NORM, LEARNING_RATE, LOSS_KEYS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from stepscope.analysis.loss.loss_origin import LossOrigin
     from stepscope.schema.record import Event
     from stepscope.schema.window import Flags, RankWindow, Window
 
-EVENT = "gradient_not_finite"
+GRADIENT_EVENT = "gradient_not_finite"
 
 EARLY_STEPS = 10
 """In this many steps the weights are still close to the initialisation: no checkpoint to go back to."""
@@ -58,7 +60,7 @@ class NotFinite(Detector):
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((*LOSS_KEYS, GRADIENT_NORM),)
     reads: ClassVar[tuple[str, ...]] = (LEARNING_RATE, *SKIPPED)
-    events: ClassVar[tuple[str, ...]] = (EVENT, SETUP_EVENT)
+    events: ClassVar[tuple[str, ...]] = (GRADIENT_EVENT, LOSS_EVENT, SETUP_EVENT)
     min_steps: ClassVar[int] = 1
     in_steady_state: ClassVar[bool] = False
     in_finite_values: ClassVar[bool] = False
@@ -112,12 +114,15 @@ class NotFinite(Detector):
         step = int(rank.steps[first])
         value = float(column.values[first])
         name = "NaN" if np.isnan(value) else "infinite"
-        layer = _layer(window.events_of(EVENT, rank.rank), step)
+        origin = origin_in(window, rank, step)
+        layer = None if origin is not None else _layer(window.events_of(GRADIENT_EVENT, rank.rank), step)
         goes_on = after < self.recovered
         where = f" (first bad layer: `{layer[0]}`)" if layer and layer[0] else ""
+        where = where if origin is None else f": {origin.sentence()}"
         state = "" if goes_on else "; it has recovered"
         counted = f"{len(places):,} of {int(column.present.sum()):,}"
         cause = _Cause(
+            origin=origin,
             is_early=rank.is_whole and first < EARLY_STEPS,
             has_exploded=_has_exploded(rank, first),
             is_half=is_half(rank, window),
@@ -137,6 +142,7 @@ class NotFinite(Detector):
             evidence=(
                 Evidence("first step", f"{step:,}", f"the value is {name}"),
                 Evidence("how many", counted, "in the newest steps"),
+                *(() if origin is None else origin.evidence(step)),
                 *_last_finite(rank, key, first),
                 *((Evidence("gradients", layer[0] or "the whole model", layer[1]),) if layer else ()),
                 *_norm_before(rank, key, first),
@@ -177,6 +183,7 @@ def _headline(rank: RankWindow, key: str, bad: Flags) -> str:
 class _Cause:
     """What is known about the cause; the advice depends on it."""
 
+    origin: LossOrigin | None
     is_early: bool
     has_exploded: bool
     is_half: bool
@@ -184,6 +191,8 @@ class _Cause:
 
     def detail(self) -> str:
         lost = "An optimizer step with such a value writes NaN into the weights, and training is lost"
+        if self.origin is not None and self.origin.cause == "batch":
+            return f"{lost}. The values came with the batch: check the data set."
         if self.is_early:
             return f"{lost}. It happened in the first {EARLY_STEPS} steps: check inputs and initialisation."
         if self.has_exploded:
@@ -191,7 +200,7 @@ class _Cause:
         return f"{lost}: go back to a checkpoint from before this step."
 
     def remedies(self, libraries: Collection[str]) -> tuple[Remedy, ...]:
-        advice = []
+        advice = [] if self.origin is None else self.origin.remedies()
         if self.is_early:
             advice.append(Remedy("Scale the inputs, and check them for NaN.", SCALE, "PyTorch"))
         if self.is_early or self.has_exploded:
@@ -200,7 +209,9 @@ class _Cause:
             text = "Compute in bfloat16 instead of float16."
             advice.extend(remedies_in(libraries, text, BF16))
         advice.append(Remedy("Skip such batches, so that the weights stay finite.", GUARD, "PyTorch"))
-        advice.append(Remedy("Let PyTorch report the operation that produced the value.", ANOMALY, "PyTorch"))
+        if self.origin is None or self.origin.cause == "loss":
+            text = "Let PyTorch report the operation that produced the value."
+            advice.append(Remedy(text, ANOMALY, "PyTorch"))
         return tuple(advice)
 
     def tries(self) -> tuple[str, ...]:
