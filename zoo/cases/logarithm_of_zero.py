@@ -15,7 +15,11 @@ class Logarithm(torch.nn.Module):
 
 
 model = torch.nn.Sequential(
-    torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64), Logarithm(), torch.nn.Linear(64, 10)
+    torch.nn.Linear(256, 2048),
+    torch.nn.ReLU(),
+    torch.nn.Linear(2048, 64),
+    Logarithm(),
+    torch.nn.Linear(64, 10),
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 with stepscope.TrainingMonitor(run="case") as monitor:

@@ -36,6 +36,9 @@ number.
 PLAIN_CALLS = 0.8 if is_compiled else 4.0
 """Cost of a step whose phases are not timed, in hook calls; measured in the same way."""
 
+LOSS_CALLS, LOSS_SHARE = 1.5, 0.5
+"""Cost of reading the loss of a step, in hook calls, and the share of the budget that it may use."""
+
 
 class Overhead:
     """The overhead budget of one training thread: elapsed time adds to it, stepscope's own work subtracts.
@@ -50,8 +53,7 @@ class Overhead:
         self.max_ratio = max_ratio
         self.call_ns = _measured_call_ns() if call_ns is None else call_ns
         """Cost of one hook call."""
-        self.plain_step_ns = PLAIN_CALLS * self.call_ns
-        """Cost of a step of which only the total time is measured."""
+        self._framework_calls, self._loss_calls = 0, 0.0
         self._now_ns = now_ns
         self._idle_ns = 0
         self._at_ns = self._reported_ns = self._read_ns = now_ns()
@@ -61,9 +63,20 @@ class Overhead:
         self.has_begun = False
         """Whether steps have already been timed with this budget."""
 
+    @property
+    def plain_step_ns(self) -> float:
+        """Cost of a step of which only the total time is measured."""
+        return (PLAIN_CALLS + self._framework_calls + self._loss_calls) * self.call_ns
+
     def count_hooks(self, calls: int) -> None:
         """Adds the calls that the hooks of a framework make in every step to what a plain step costs."""
-        self.plain_step_ns = (PLAIN_CALLS + calls) * self.call_ns
+        self._framework_calls = calls
+
+    def allows_losses(self, step_ns: float | None) -> bool:
+        """Whether the loss of every step can be read; what that costs is then part of a plain step."""
+        is_allowed = LOSS_CALLS * self.call_ns <= LOSS_SHARE * TARGET_SHARE * self.max_ratio * (step_ns or 0)
+        self._loss_calls = LOSS_CALLS if is_allowed else 0.0
+        return is_allowed
 
     def now_ns(self) -> int:
         """A clock that stops between passes over the data: such pauses are not part of steps."""

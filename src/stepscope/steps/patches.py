@@ -2,7 +2,7 @@
 
 Functions are patched only while something is watched, and take effect in the training thread only. Functions
 that are called rarely stay patched; functions that every step calls are patched only in phase-timed steps.
-Without a GPU, `torch.autograd.backward` stays patched, too: a NaN loss must be seen before its step ends.
+Without a GPU, backward passes stay patched, too, where steps are long: a NaN loss must be seen in its step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from stepscope.steps.compiled_code import passes_through
+from stepscope.steps.compiled_code import exclude_from_compilation, passes_through
 from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, OPTIMIZER, OTHER, TRANSFER, PhaseTimer
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ Installed = list[tuple[Any, str, Any, Any]]
 
 _rare: Installed = []
 _frequent: Installed = []
+_backward: Installed = []
+
+_reading_losses: set[int] = set()
+"""The threads whose losses are read in every step."""
 
 _lock = threading.Lock()
 
@@ -40,26 +44,31 @@ def follow(phase_timer: PhaseTimer, torch: ModuleType) -> None:
         if not _rare:
             install(_rare, torch, "save", lambda original: _phased(original, CHECKPOINT))
             install(_rare, loss_scaler(torch), "step", _scaled)
-            if not torch.cuda.is_available():  # the loss of a step on a GPU could not be read without waiting
-                install(_rare, torch.autograd, "backward", _noting_loss)
 
 
 def follow_phases(phase_timer: PhaseTimer, torch: ModuleType) -> None:
     """Switches phases of this thread at calls that every step makes, until `unfollow_phases`."""
+    exclude_from_compilation(torch)
     with _lock:
         thread = threading.get_ident()
         _phase_timers[thread] = phase_timer
         _timed.add(thread)
         if not _frequent:
             _install_phases(torch)
+        if not _backward:
+            install(_backward, torch.autograd, "backward", _differentiating)
 
 
-def unfollow_phases(phase_timer: PhaseTimer) -> None:
-    """Stops following the calls that every step makes."""
+def unfollow_phases(phase_timer: PhaseTimer, *, but_losses: bool = False) -> None:
+    """Stops following the calls that every step makes; `but_losses` leaves out those of backward passes."""
     with _lock:
-        _timed.difference_update([thread for thread, timer in _phase_timers.items() if timer is phase_timer])
+        threads = [thread for thread, timer in _phase_timers.items() if timer is phase_timer]
+        _timed.difference_update(threads)
+        (_reading_losses.update if but_losses else _reading_losses.difference_update)(threads)
         if not _timed:
             remove_all(_frequent)
+        if not _timed and not _reading_losses:
+            remove_all(_backward)
 
 
 def unfollow(phase_timer: PhaseTimer) -> None:
@@ -73,7 +82,6 @@ def unfollow(phase_timer: PhaseTimer) -> None:
 
 
 def _install_phases(torch: ModuleType) -> None:
-    install(_frequent, torch.autograd, "backward", _differentiating)
     iterators = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - it has no public name
     install(_frequent, iterators, "__next__", lambda original: _phased(original, DATA))
     if torch.cuda.is_available():
@@ -131,20 +139,6 @@ def _phased(original: Callable[..., Any], phase: int) -> Callable[..., Any]:
     return call
 
 
-def _noting_loss(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps `torch.autograd.backward`, so that each loss is seen while its graph still exists."""
-
-    @passes_through
-    @functools.wraps(original)
-    def backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
-        phase_timer = _phase_timers.get(threading.get_ident())
-        if phase_timer is not None:
-            phase_timer.on_loss(tensors)
-        return original(tensors, *arguments, **options)
-
-    return backward
-
-
 def _differentiating(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps `torch.autograd.backward`, so that the timer knows what each backward pass begins with."""
     phased = _phased(original, BACKWARD)
@@ -154,6 +148,9 @@ def _differentiating(original: Callable[..., Any]) -> Callable[..., Any]:
     def backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
         phase_timer = _phase_timers.get(threading.get_ident())
         if phase_timer is not None:
+            phase_timer.on_loss(tensors)
+            if threading.get_ident() not in _timed:
+                return original(tensors, *arguments, **options)
             phase_timer.on_backward(tensors)
         return phased(tensors, *arguments, **options)
 

@@ -85,7 +85,7 @@ class PhaseTimer:
         self.on_backward: Callable[[Any], None] = lambda _: None
         """Called with what a backward pass begins with, in steps that are timed phase by phase."""
         self.on_loss: Callable[[Any], None] = lambda _: None
-        """Called with what a backward pass begins with, in all steps, where nothing runs on a GPU."""
+        """Called with the same, and in all other steps of which `follow_losses` is called, too."""
 
     def left_ns(self, phase: int) -> int:
         """When a phase last ended; 0 if never."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepscope.model_stats.hooking import as_list
 from stepscope.steps import patches
 from stepscope.steps.call_phases import CallPhases
-from stepscope.steps.compiled_code import exclude_from_compilation, never_compiled
+from stepscope.steps.compiled_code import never_compiled
 from stepscope.steps.device_clock import DeviceClock
 from stepscope.steps.evaluation_mode import EvaluationMode
 from stepscope.steps.evidence.batch_contents import CurrentBatch
@@ -335,7 +335,6 @@ class StepPhases:
     def _time_phases(self) -> None:
         """Starts timing every phase."""
         began_ns = monotonic_ns()
-        exclude_from_compilation(self._torch)
         self._phases.begin()
         patches.follow_phases(self.phase_timer, self._torch)
         self._calls.attach()
@@ -353,7 +352,8 @@ class StepPhases:
         began_ns = monotonic_ns()
         self._phases.is_timed, self.phase_timer.device = False, None
         self._timer.on_asked = self._timer.on_got = None
-        patches.unfollow_phases(self.phase_timer)
+        reads_losses = self._device is None and self._overhead.allows_losses(self._sampling.step_ns)
+        patches.unfollow_phases(self.phase_timer, but_losses=reads_losses)
         self._attach_calls()
         for wait in self._rank_waits:
             wait.detach()
