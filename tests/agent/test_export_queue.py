@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from stepscope.agent.ingest import export_queue
-from stepscope.agent.ingest.export_queue import ExportQueue
+from stepscope.agent.ingest.export_queue import ExportCalls, ExportQueue
 from stepscope.exporters.base import Feed, Table
 
 
@@ -107,4 +107,59 @@ def test_an_exporter_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptu
     put(queue, remote, 1, 2)
     queue.close(0.01)
     assert "The exporter remote did not end within 0.01 s: 10 values were not exported." in caplog.text
+    status = queue.status()
+    assert (status.state, status.exported, status.waiting, status.dropped) == ("failing", 0, 0, 10)
+    assert status.error == "It did not end within 0.01 s: 10 values were not exported."
     remote.may_go_on.set()
+
+
+class Batching(Remote):
+    """Holds what it takes until it is told to pass it on."""
+
+    count = 0
+
+    @property
+    def held(self) -> int:
+        return self.count
+
+
+def test_values_that_an_exporter_still_holds_count_as_waiting() -> None:
+    batching = Batching()
+    queue = ExportQueue("batching", batching)
+    batching.count = 10
+    put(queue, batching, 1, 2, 3)
+    queue.begin_close()
+    queue._thread.join(30)
+    assert (queue.status().exported, queue.status().waiting) == (20, 10)
+    batching.count = 0
+    assert (queue.status().exported, queue.status().waiting) == (30, 0)
+
+
+def test_an_exporter_that_says_what_is_in_its_way_is_failing_until_it_says_no_more() -> None:
+    class Blocked(Remote):
+        reason = "The port is taken."
+
+        @property
+        def trouble(self) -> str:
+            return self.reason
+
+    blocked = Blocked()
+    calls = ExportCalls("blocked", blocked)
+    calls.put(lambda: None, 5)
+    assert (calls.status().state, calls.status().error) == ("failing", "The port is taken.")
+    blocked.reason = ""
+    assert calls.status().state == "working"
+
+
+def test_a_failure_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+
+    def fail() -> None:
+        raise OSError("The disk is full.")
+
+    calls = ExportCalls("files", Remote(), lambda: now)
+    for _ in range(5):
+        calls.put(fail, 1)
+        now += 100.0
+    assert caplog.text.count("The disk is full.") == 1
+    assert calls.status().dropped == 5

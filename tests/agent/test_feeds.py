@@ -10,6 +10,7 @@ import pytest
 
 from stepscope.agent.ingest.feeds import Exporters, Feeds
 from stepscope.agent.run_settings import RunSettings
+from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed, Table
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -95,7 +96,10 @@ def test_an_unknown_exporter_or_one_with_invalid_options_is_reported_and_left_ou
         }
     )
     with caplog.at_level(logging.WARNING):
-        assert Exporters(lambda _: settings).for_run("run") == {}
+        left_out = Exporters(lambda _: settings).for_run("run")
+    assert left_out.keys() == {"telegraph", "metrics_files"}
+    with pytest.raises(StepscopeError, match="It is left out: There is no 'telegraph' in exporters"):
+        left_out["telegraph"].take(None)
     assert "There is no 'telegraph' in exporters; there are: " in caplog.text
     assert (
         "exporters.metrics_files has no option 'colour'; it has: directory, max_bytes, keep." in caplog.text

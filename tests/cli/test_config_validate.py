@@ -34,8 +34,8 @@ def validated(capsys, content: str) -> list[str]:
             "a.yaml:2: samplers.default has no option 'shade'; write it under one sampler's name.",
         ),
         (
-            "exporters:\n  prometheus: {port: 9464}\n",
-            "a.yaml:2: there is no exporter 'prometheus'; there are: metrics_files.",
+            "exporters:\n  prometeus: {port: 9464}\n",
+            "a.yaml:2: there is no exporter 'prometeus'; did you mean 'prometheus'?",
         ),
         (
             "exporters:\n  metrics_files: {}\n",
@@ -59,7 +59,10 @@ def validated(capsys, content: str) -> list[str]:
         ),
         (
             "exporters:\n  csv_file: {}\n",
-            "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: metrics_files.",
+            (
+                "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: metrics_files, "
+                "mlflow, opentelemetry, prometheus, tensorboard, wandb."
+            ),
         ),
         (
             "detectors:\n  host.gc:\n    share: 7\n",

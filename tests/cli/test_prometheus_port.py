@@ -133,7 +133,7 @@ def test_where_nothing_is_recorded_nothing_is_served_either(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("a file")
-    place = ["--store", str(tmp_path / "taken"), "--prometheus-port", "0"]
+    place = ["--store", str(tmp_path / "taken"), "--prometheus-port", str(free_port())]
     assert main(["watch", "--interval", "0.1", "--for", "0.2", *place]) == 0
     assert main(["run", *place, "--", sys.executable, "-c", ""]) == 0
     assert capsys.readouterr().err.count("Nothing is served to Prometheus either.") == 2

@@ -18,6 +18,7 @@ import pytest
 
 import stepscope
 from stepscope.agent.ingest import export_queue
+from stepscope.agent.ingest.export_queue import ExporterStatus
 from stepscope.agent.ingest.feeds import Feeds, make_feed
 from stepscope.cli.main import main
 from stepscope.config.secret import redacted
@@ -295,15 +296,20 @@ def test_a_collector_that_hangs_leaves_other_exporters_alone_and_shows_in_the_st
     feeds.add_process(ended)
     feeds.deliver()
     assert other.heard == ["loss"]
-    status = {status.name: status for _, status in feeds.statuses()}["opentelemetry"]
-    until(lambda: status.state == "failing")
-    assert status.error == f"{receiver.address} did not answer within 0.2 s."
+
+    def status() -> ExporterStatus:
+        return {status.name: status for _, status in feeds.statuses()}["opentelemetry"]
+
+    until(lambda: status().state == "failing")
+    assert status().error == f"{receiver.address} did not answer within 0.2 s."
+    assert (status().exported, status().waiting) == (0, 1)
     feeds.add_rows(rows("accuracy", 1.0))
     feeds.deliver()
     assert other.heard == ["loss", "accuracy"]
     receiver.may_answer.set()
-    until(lambda: receiver.points("ml.training.loss") and status.state == "working")
+    until(lambda: receiver.points("ml.training.loss") and status().state == "working")
     feeds.close()
+    assert (status().exported, status().waiting, status().dropped) == (2, 0, 0)
 
 
 TRAINING = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from stepscope.agent.ingest.export_queue import ExportCalls
 from stepscope.agent.ingest.feeds import Exporters, make_feed
 from stepscope.agent.run_settings import RunSettings
-from stepscope.errors import ConfigError
+from stepscope.errors import ConfigError, StepscopeError
 from stepscope.exporters.prometheus import Prometheus
+from stepscope.prometheus import metrics_server
 from tests.prometheus.made import RUN, process, rows, samples_of, value_of
 
 
@@ -95,5 +98,33 @@ def test_without_the_library_the_exporter_is_left_out_with_what_to_install(
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     logging.getLogger("stepscope.agent").propagate = True
     settings = RunSettings(exporters={"prometheus": {"port": 0}})
-    assert Exporters(lambda _: settings).for_run(RUN) == {}
+    left_out = Exporters(lambda _: settings).for_run(RUN)
+    with pytest.raises(StepscopeError, match="It is left out: .* needs an extra package"):
+        left_out["prometheus"].take(None)
     assert "pip install 'stepscope[prometheus]'" in caplog.text
+
+
+def test_a_port_that_another_program_has_is_a_failing_exporter_until_it_is_free(
+    until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_server, "RETRY_S", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        feed = Prometheus(port=taken.getsockname()[1])
+        calls = ExportCalls("prometheus", feed)
+        calls.put(lambda: feed.begin(process()))
+        until(lambda: calls.status().state == "failing")
+        assert "Address already in use" in calls.status().error
+    until(lambda: calls.status().state == "working")
+    calls.close(1)
+
+
+def test_an_exporter_that_has_no_run_opens_no_port() -> None:
+    threads = threading.active_count()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        Prometheus(port=taken.getsockname()[1]).close()
+    assert threading.active_count() == threads
+
+
+def test_metrics_that_the_names_leave_out_are_refused() -> None:
+    with pytest.raises(ConfigError, match="user_metrics has no effect with names: required"):
+        Prometheus(names="required", user_metrics=["val/*"])

@@ -181,3 +181,27 @@ def test_prometheus_scrapes_a_live_run_and_evaluates_every_rule(
     assert values("gpu_memory_used_mb / gpu_memory_total_mb < 0.95")
     kinds = scraping("targets/metadata", metric="training_step_duration_seconds")
     assert {kind["type"] for kind in kinds} == {"histogram"}
+
+
+@needs_prometheus
+def test_a_run_that_has_ended_has_not_become_slower(rules: Path) -> None:
+    """After two hours at a step a second, one run ends and is served for a while, and one becomes slow."""
+    steps = {"ended": "0+60x120 7200x10", "slow": "0+60x120 7200+6x40"}
+    times = {"ended": "0+60x120 _x10", "slow": "0+60x160"}
+    series = [
+        {"series": f'{name}{{project="p",run="{run}",rank="0"}}', "values": values[run]}
+        for name, values in (
+            ("training_steps_total", steps),
+            ("stepscope_last_step_timestamp_seconds", times),
+        )
+        for run in values
+    ]
+    alerts = [{"exp_labels": {"severity": "warning", "project": "p", "run": "slow"}}]
+    alerts[0]["exp_annotations"] = {"summary": "Run slow does 0.1 steps/s, 20% less than an hour ago."}
+    dropped = {"eval_time": "2h30m", "alertname": "StepscopeThroughputDropped", "exp_alerts": alerts}
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": [dropped]}
+    file = rules.with_name("test.yml")
+    file.write_text(yaml.safe_dump({"rule_files": [rules.name], "tests": [test]}))
+    command = [str(PROMTOOL), "test", "rules", str(file)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -85,6 +86,51 @@ def test_a_wrong_option_of_a_detector_in_the_environment_is_ignored(
         monitor.log({"loss": 1.0})
     assert len(read(folder, "a").series("loss")) == 1
     assert "There is no detector 'conv.peak'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("exporters", "said"),
+    [
+        (
+            {"prometheus": {"prot": 9787}},
+            "exporters.prometheus has no option 'prot'; it has: port, host, token_file, names",
+        ),
+        ({"prometheus": {"port": "abc"}}, "exporters.prometheus.port must be a whole number."),
+        ({"prometheus": {"port": 99999}}, "exporters.prometheus.port is 99999; it must be from 0 to 65535."),
+        ({"opentelemetry": {"endpoint": "localhost:4318"}}, "exporters.opentelemetry.endpoint must be"),
+    ],
+)
+def test_a_wrong_option_of_an_exporter_is_reported_before_training_starts(
+    folder: Path, exporters, said, monkeypatch, caplog
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        TrainingMonitor({"exporters": exporters}, directory=folder)
+    assert not folder.exists()
+    monkeypatch.setenv("STEPSCOPE_EXPORTERS", json.dumps(exporters))
+    with TrainingMonitor(run="a", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+    assert len(read(folder, "a").series("loss")) == 1
+    assert said in caplog.text
+
+
+def test_an_exporter_that_does_not_exist_here_is_reported_and_the_training_goes_on(
+    folder: Path, caplog
+) -> None:
+    with TrainingMonitor({"exporters": {"tensorbord": {}}}, run="a", directory=folder) as monitor:
+        monitor.log({"loss": 1.0})
+    text = "exporters.tensorbord has no effect: there is no such exporter here. Did you mean 'tensorboard'?"
+    assert caplog.text.count(text) == 1
+
+
+def test_an_exporter_whose_package_is_missing_is_reported_once(folder: Path, monkeypatch, caplog) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    settings = {"exporters": {"prometheus": {"port": 9790}}, "agent": {"mode": "none"}}
+    for name in ("a", "b"):
+        with TrainingMonitor(settings, run=name, directory=folder) as monitor:
+            monitor.log({"loss": 1.0})
+    text = "exporters.prometheus has no effect: The exporter prometheus needs an extra package"
+    assert caplog.text.count(text) == 1
+    assert "pip install 'stepscope[prometheus]'" in caplog.text
 
 
 def test_a_wrong_setting_is_reported_before_training_starts(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
 from stepscope.views.history.run_history import history_of
 from stepscope.views.overview.run_findings import checks_of, feedback_on
-from stepscope.views.overview.run_verdict import verdict_for
+from stepscope.views.overview.run_verdict import is_open, verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:
@@ -64,9 +64,12 @@ def run(options: argparse.Namespace) -> int:
         )
     store, chosen = chosen_run(options)
     if any(named is not None for named in (options.wrong, options.not_wanted, options.unmute)):
-        text.emit([_save_opinion(store, chosen, options)])
-        store.close()
-        return FINE
+        saved = _save_opinion(store, chosen, options)
+        if not options.json:
+            text.emit([saved])
+            store.close()
+            return FINE
+        text.say(saved)
     reports = reports_until_end(store, chosen) if options.watch else [report_of(store, chosen)]
     for report in reports:
         indent = None if options.watch else 2
@@ -122,8 +125,10 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
     stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
     for finding in current:
         before = stored.pop(finding["key"], None)
-        if before is not None:
-            # The stored finding is older: it knows when the problem began.
+        if before is not None and is_open(before):
+            # With its figures, which list, page and verdict show: the newest differ a little.
+            finding.update({name: before[name] for name in finding.keys() & before.keys()})
+        elif before is not None:
             finding.update(first_step=before["first_step"], first_time=before["first_time"])
         finding["detail"] = f"{finding['detail']} {history.saved_before(finding['id'])}".strip()
         # The short answer: the first remedy, and what it is estimated to gain.

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from stepscope.cli.main import FINE
 from stepscope.cli.options.find import add_store_argument
-from stepscope.cli.options.prometheus_port import say_port_trouble, valid_port
+from stepscope.cli.options.prometheus_port import say_port_trouble, valid_metrics_port, valid_port
 from stepscope.cli.output.text import emit, say
 from stepscope.config.find import settings_for
 from stepscope.recorder.page_server import Served, find_server
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-path", default="", metavar="PATH", help="URL prefix, such as /stepscope")
     parser.add_argument(
         "--prometheus-port",
-        type=valid_port,
+        type=valid_metrics_port,
         metavar="PORT",
         help="also serve metrics for Prometheus on a port of their own; /metrics of the page has them, too",
     )
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     server_options.check()
     server_options = replace(server_options, token=None if path is None else tokens.token_of(path))
     if options.prometheus_port is not None:
-        say_port_trouble(server_options.host, options.prometheus_port, None)
+        say_port_trouble(server_options.prometheus_host, options.prometheus_port, None)
     warning = server_options.warning()
     if warning is not None:
         say(warning)
@@ -115,6 +115,10 @@ def _lines(served: Served, folder: Path, server_options: ServerOptions) -> Itera
     """The address, the store, how to stop, and how to reach it from another machine."""
     yield f"page     {served.link()}"
     yield f"store    {folder}"
+    if server_options.prometheus_port is not None:
+        host = server_options.prometheus_host
+        shown_host = f"[{host}]" if ":" in host else host
+        yield f"metrics  http://{shown_host}:{server_options.prometheus_port}/metrics"
     yield "stop     Ctrl-C"
     if server_options.is_local and server_options.unix_socket is None and "SSH_CONNECTION" in os.environ:
         yield f"from your machine     {_ssh_command(served.address)}"

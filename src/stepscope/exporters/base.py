@@ -77,6 +77,16 @@ class Feed(ABC):
     """Whether it waits for another program. Then a thread of its own calls it, which passes on what is in a
     bounded queue, and tries again what failed; otherwise the agent itself calls it, and it must not block."""
 
+    @property
+    def held(self) -> int:
+        """How many values it has taken and not yet passed on."""
+        return 0
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be passed on at the moment although no call has failed; empty if it can."""
+        return ""
+
     def begin(self, process: Process) -> None:  # noqa: B027 - many need only the rows
         """Takes a process of a run before its first rows, and again when its facts or status change."""
 

@@ -65,6 +65,12 @@ class OpenTelemetry(Feed):
         """When each run last recorded something on a host."""
         self._newest: Table | None = None
         """The rows that were added last: after a failed request the same rows come again."""
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """The values since the last request that succeeded."""
+        return self._held
 
     def begin(self, process: Process) -> None:
         """Notes the name of a run."""
@@ -81,6 +87,7 @@ class OpenTelemetry(Feed):
             place = (table.source.run_id, table.source.host)
             self._runs.setdefault(place, SeriesOfRun()).add(table, self._devices)
             self._touched[place] = self._now()
+            self._held += table.values.size
         if self._now() >= self._next_send:
             self._send()
 
@@ -104,6 +111,7 @@ class OpenTelemetry(Feed):
         for series in unsent.values():
             for member in series:
                 member.sent_ns = member.time_ns
+        self._held = 0
         self._next_send = self._now() + self._interval_s
         self._drop_idle()
 

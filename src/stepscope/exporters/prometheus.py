@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.errors import ConfigError
 from stepscope.exporters.base import Feed
+from stepscope.prometheus.exposition import client_library
 from stepscope.prometheus.metrics_server import HOST, PORT, release_server, share_server, token_for
 from stepscope.prometheus.options import BUCKETS, checked_options
 from stepscope.prometheus.verdict_watch import VerdictWatch
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepscope.exporters.base import Table
+    from stepscope.prometheus.live_state import LiveState
+    from stepscope.prometheus.metrics_server import MetricsServer
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.sample import DeviceFacts
@@ -45,23 +49,39 @@ class Prometheus(Feed):
         if isinstance(port, bool) or not 0 <= port <= MAX_PORT:
             raise ConfigError(f"exporters.prometheus.port is {port}; it must be from 0 to {MAX_PORT}.")
         self._options = checked_options(names, base_units, buckets, user_metrics)
+        client_library()  # raises where it is not installed
         path = None if token_file is None else _directory / Path(token_file).expanduser()
-        self._host, self._given_port = host, port
-        self._server = share_server(host, port, token_for(host, path))
-        self._state = self._server.state
+        self._host, self._port, self._token = host, port, token_for(host, path)
+        self._store = _store
         self._run_ids: set[str] = set()
-        self._verdicts = None if _store is None else VerdictWatch(self._state, _store)
+        self._verdicts: VerdictWatch | None = None
+
+    @functools.cached_property
+    def _server(self) -> MetricsServer:
+        # Not in the constructor: checking settings must open no port.
+        return share_server(self._host, self._port, self._token)
+
+    @property
+    def _state(self) -> LiveState:
+        return self._server.state
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
         return self._server.port
 
+    @property
+    def trouble(self) -> str:
+        """Why the port is not served, such as another program that has it."""
+        return self._server.trouble
+
     def begin(self, process: Process) -> None:
         """Takes a process of a run, or its new status."""
         if process.run_id not in self._run_ids:
             self._run_ids.add(process.run_id)
             self._state.add_run(process.run_id, self._options)
+            if self._verdicts is None and self._store is not None:
+                self._verdicts = VerdictWatch(self._state, self._store)
             if self._verdicts is not None:
                 self._verdicts.add_run(process.run_id)
         self._state.begin(process)
@@ -82,4 +102,5 @@ class Prometheus(Feed):
         """Stops serving, unless another run uses the port."""
         if self._verdicts is not None:
             self._verdicts.close()
-        release_server(self._server, self._host, self._given_port)
+        if "_server" in vars(self):
+            release_server(self._server, self._host, self._port)

@@ -94,6 +94,12 @@ def _session() -> Any:
                 response = super().request(method, url, *args, **{**options, "allow_redirects": False})
             except requests.Timeout:
                 self.failure = f"{target} did not answer within {options.get('timeout'):.3g} s."
+            except (
+                requests.exceptions.MissingSchema,
+                requests.exceptions.InvalidSchema,
+                requests.exceptions.InvalidURL,
+            ):
+                self.failure = "The endpoint is not a valid address; it must be like http://localhost:4318."
             except requests.RequestException as error:
                 self.failure = f"{target} cannot be reached: {_reason(error)}."
             else:

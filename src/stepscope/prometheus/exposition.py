@@ -38,7 +38,7 @@ def client_library() -> Any:
         import prometheus_client  # lazy: an optional package
         import prometheus_client.core
     except ImportError as error:
-        raise MissingExtra("prometheus", needed_for="Metrics for Prometheus") from error
+        raise MissingExtra("prometheus", needed_for="The exporter prometheus") from error
     return prometheus_client
 
 

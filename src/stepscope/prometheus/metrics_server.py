@@ -55,6 +55,8 @@ class MetricsServer:
         self._http: _HttpServer | None = None
         self._is_closing = threading.Event()
         self._is_serving = threading.Event()
+        self.trouble = ""
+        """Why it does not listen; empty if it does."""
         self._thread = threading.Thread(target=self._run, name="stepscope-prometheus", daemon=True)
         self._thread.start()
 
@@ -73,16 +75,16 @@ class MetricsServer:
         self._thread.join(REQUEST_S)
 
     def _run(self) -> None:
-        is_reported = False
         while not self._is_closing.is_set():
             try:
                 self._http = _HttpServer((self.host, self._port), self._answer, self.token)
             except OSError as error:
-                if not is_reported:
-                    log.warning("%s", self._why_not(error))
-                    is_reported = True
+                if not self.trouble:
+                    self.trouble = self._why_not(error)
+                    log.warning("%s", self.trouble)
                 self._is_closing.wait(RETRY_S)
             else:
+                self.trouble = ""
                 self._is_serving.set()
                 with self._http:
                     while not self._is_closing.is_set():
@@ -167,6 +169,7 @@ class _HttpServer(ThreadingHTTPServer):
 
 class _RequestHandler(BaseHTTPRequestHandler):
     server: _HttpServer
+    server_version, sys_version = "stepscope", ""
     timeout = REQUEST_S
 
     def do_GET(self) -> None:

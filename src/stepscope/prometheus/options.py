@@ -46,6 +46,11 @@ def checked_options(names: Any, base_units: Any, buckets: Any, user_metrics: Any
         )
     if not isinstance(user_metrics, list | tuple) or not all(isinstance(name, str) for name in user_metrics):
         raise ConfigError("exporters.prometheus.user_metrics must be a list of keys, such as ['val/*'].")
+    if user_metrics and names == "required":
+        raise ConfigError(
+            "exporters.prometheus.user_metrics has no effect with names: required, because the metric "
+            "stepscope_user_metric has a prefix. Set names to both or prefixed."
+        )
     return Options(names, base_units, tuple(map(float, buckets)), tuple(user_metrics))
 
 

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.config.find import STARTED_VARIABLE, expanded, settings_for
-from stepscope.errors import ConfigError
+from stepscope.config.reference import nearest
+from stepscope.errors import ConfigError, MissingExtra, NotFound, StepscopeError
 from stepscope.guard import Guard, shown
 from stepscope.recorder.alert_system import check_alerts
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.identity.params import params_argument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepscope.config.find import Source
     from stepscope.config.sections import Settings
 
@@ -22,7 +25,7 @@ STORE_FOLDER = ".stepscope"
 ENDINGS = ("finished", "failed", "crashed")
 MAX_REASON = 1_000
 
-_CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS", "STEPSCOPE_DETECTORS")
+_CHECKED_LATER = ("STEPSCOPE_PRIVACY", "STEPSCOPE_ALERTS", "STEPSCOPE_DETECTORS", "STEPSCOPE_EXPORTERS")
 """Prefixes of environment variables whose values need more than a type check."""
 
 
@@ -136,6 +139,34 @@ def _check(settings: Settings) -> None:
         from stepscope.analysis.detector_registry import make_detectors
 
         make_detectors(settings.detectors)
+    for name, options in settings.exporters.items():
+        _check_exporter(name, options)
+
+
+def _check_exporter(name: str, options: Mapping[str, Any]) -> None:
+    """Raises ConfigError for wrong options of an exporter; warns of an unknown one or a missing package."""
+    if options.get("enabled", True) is False:
+        return
+    from stepscope import plugins  # lazy: few trainings have an exporter
+    from stepscope.exporters.base import Feed
+
+    given = {option: value for option, value in options.items() if option != "enabled"}
+    try:
+        kind = plugins.load("exporters", name, Feed)  # type: ignore[type-abstract]  # only its members
+        plugins.check_options("exporters", name, kind, given)
+        if kind.__module__.startswith("stepscope."):  # those open and start nothing before they get a run
+            plugins.make("exporters", name, Feed, given)  # type: ignore[type-abstract]  # only its members
+    except MissingExtra as error:
+        _note_once(f"exporters.{name} has no effect: {error}")
+    except ModuleNotFoundError as error:
+        _note_once(f"exporters.{name} has no effect: {error}. Install the package.")
+    except NotFound as error:
+        similar = nearest(name, plugins.names("exporters"))
+        advice = f"Did you mean {similar!r}?" if similar else str(error)
+        # No error: another machine may have a package that adds it.
+        _note_once(f"exporters.{name} has no effect: there is no such exporter here. {advice}")
+    except StepscopeError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _without_environment(config: Source, settings: Settings, error: ConfigError) -> Settings:

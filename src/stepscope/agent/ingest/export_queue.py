@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -67,16 +67,23 @@ class ExportCalls:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - an exporter may come from another package
+            logged = self._status.error
             reason = _record_failure(self._status, error)
             self._status.dropped += values
-            log.warning("The exporter %s failed, and is paused for a minute: %s", self._status.name, reason)
+            if reason != logged:
+                log.warning(
+                    "The exporter %s failed, and is paused for a minute: %s", self._status.name, reason
+                )
             self._paused_until = self._now() + PAUSE_S
         else:
             _record_success(self._status, values)
 
     def status(self) -> ExporterStatus:
         """How the exporter is doing."""
-        return self._status
+        trouble = self.feed.trouble
+        if not trouble:
+            return self._status
+        return replace(self._status, state="failing", error=trouble, failed_at=time.time())
 
     def begin_close(self) -> None:
         """Does nothing: closing such an exporter does not take long."""
@@ -96,6 +103,8 @@ class ExportQueue:
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._is_closing = False
+        self._given_up: ExporterStatus | None = None
+        """How it was doing when the agent no longer waited for it."""
         self._thread = threading.Thread(target=self._run, name=f"stepscope-export-{name}", daemon=True)
         self._thread.start()
 
@@ -109,8 +118,11 @@ class ExportQueue:
             self._changed.notify()
 
     def status(self) -> ExporterStatus:
-        """How the exporter is doing."""
-        return self._status
+        """How the exporter is doing; what it holds itself was not passed on yet."""
+        if self._given_up is not None:
+            return self._given_up
+        status, held = self._status, self.feed.held
+        return replace(status, exported=max(status.exported - held, 0), waiting=status.waiting + held)
 
     def begin_close(self) -> None:
         """Ends the thread once the queue is empty, or at the next failure; does not wait for it."""
@@ -124,11 +136,17 @@ class ExportQueue:
         if not timeout_s:
             return
         self._thread.join(timeout_s)
-        if self._thread.is_alive() or self._status.waiting:
-            log.warning(
-                "The exporter %s did not end within %g s: %s values were not exported.",
-                self._status.name, timeout_s, f"{self._status.waiting:,}",
-            )  # fmt: skip
+        left = self.status()
+        if self._thread.is_alive() or left.waiting:
+            text = f"did not end within {timeout_s:.3g} s: {left.waiting:,} values were not exported."
+            log.warning("The exporter %s %s", left.name, text)
+            self._given_up = replace(
+                left,
+                state="failing",
+                error=left.error or f"It {text}",
+                dropped=left.dropped + left.waiting,
+                waiting=0,
+            )
 
     def _load(self) -> int:
         return self._status.waiting + WORK_VALUES * len(self._waiting)

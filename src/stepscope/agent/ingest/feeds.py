@@ -14,6 +14,7 @@ import numpy as np
 
 from stepscope import plugins
 from stepscope.agent.ingest.export_queue import ExportCalls, ExportQueue
+from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed, RecordedArray
 from stepscope.schema.run import Process
 
@@ -248,6 +249,20 @@ class Feeds:
             calls.close(max(0.0, deadline - time.monotonic()))
 
 
+class LeftOut(Feed):
+    """In the place of an exporter that cannot be made, so that its run has a status that says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def take(self, table: Table) -> None:
+        """Refuses rows."""
+        raise StepscopeError(self._reason)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
 class Exporters:
     """The exporters of all runs; runs with the same options share one while any of them is live."""
 
@@ -272,6 +287,7 @@ class Exporters:
                 feeds[name] = self._feeds[options_key] = feed
             except Exception as error:  # noqa: BLE001 - an exporter may come from another package
                 self._warn_once(f"The exporter {name} of {run_id} is left out: {error}")
+                feeds[name] = self._feeds[options_key] = LeftOut(f"It is left out: {error}")
         return feeds
 
     def _warn_once(self, text: str) -> None:

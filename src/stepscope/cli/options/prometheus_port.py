@@ -22,7 +22,7 @@ def add_port_argument(parser: argparse.ArgumentParser) -> None:
     """Declares the option of a command that records."""
     parser.add_argument(
         "--prometheus-port",
-        type=valid_port,
+        type=valid_metrics_port,
         metavar="PORT",
         help="serve metrics for Prometheus on this port while it is recorded",
     )
@@ -33,6 +33,14 @@ def valid_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port; give a number from 0 to 65535.")
     return int(text)
+
+
+def valid_metrics_port(text: str) -> int:
+    """The number of a port that Prometheus can be told, which one that is chosen later cannot."""
+    port = valid_port(text)
+    if not port:
+        raise argparse.ArgumentTypeError("Prometheus must know the port; give a number from 1 to 65535.")
+    return port
 
 
 def with_port(settings: Settings, port: int | None) -> Settings:

@@ -25,7 +25,6 @@ log = logging.getLogger("stepscope.web")
 INTERVAL_S = 1.0
 UNSCRAPED_S = 300.0
 """Without a scrape for this long the store is not read any more; the next scrape begins again."""
-HOST = "127.0.0.1"
 
 
 class MetricsFeed:
@@ -84,7 +83,6 @@ class MetricsFeed:
     def _open_port(self, port: int) -> None:
         try:
             token = None if self._options.is_local else self._options.token
-            host = HOST if self._options.unix_socket is not None else self._options.host
-            self._server = MetricsServer(self._state, host, port, token)
+            self._server = MetricsServer(self._state, self._options.prometheus_host, port, token)
         except StepscopeError as error:
             log.warning("%s", error)

@@ -42,6 +42,9 @@ class Limits:
     """How long a client may leave a response unread."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
 @dataclass(frozen=True)
 class ServerOptions:
     """Options a server is started with; `check` validates them."""
@@ -63,6 +66,11 @@ class ServerOptions:
     prometheus_port: int | None = None
     """A port of its own for metrics; None serves them at `/metrics` only."""
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def prometheus_host(self) -> str:
+        """The address that the port for Prometheus listens on."""
+        return LOOPBACK if self.unix_socket is not None else self.host
 
     @property
     def is_local(self) -> bool:
