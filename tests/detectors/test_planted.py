@@ -165,6 +165,20 @@ def test_a_nan_loss_is_reported_with_what_its_graph_has_shown(tmp_path, fields, 
     assert finding.headline == "Loss became NaN at step 150."
 
 
+def test_a_bad_loss_with_finite_gradients_does_not_mean_that_the_weights_are_lost(tmp_path):
+    run = going_well(1, 300)
+    run["loss"][200:] = np.nan
+    run["gradient_norm"] = np.ma.masked_array(np.full(300, 0.5), np.arange(300) % 10 != 0)
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.severity, finding.first_step) == ("warning", 200)
+    assert "the weights are not affected" in finding.detail
+    assert finding.tries == ("check the terms of the loss that have no gradients",)
+    run["gradient_norm"][210] = np.inf
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.severity == "critical"
+    assert "training is lost" in finding.detail
+
+
 def test_the_losses_that_are_not_finite_are_counted(tmp_path):
     run = going_well(1, 106)
     run["loss"][::7] = np.nan

@@ -614,3 +614,43 @@ def test_an_unedited_script_gets_the_same_checks(folder: Path, run_script) -> No
     assert findings.keys() >= IDS
     assert findings["mode.train_eval"].first_step == 30
     assert "`2.weight`" in findings["opt.not_updating"].headline
+
+
+def never_stepping(monitor: Any, *, by_hand: bool = False, steps_after: int = 0) -> None:
+    """A loop that computes gradients in 80 batches, and takes no step of its optimizer in them."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    monitor.watch(model, optimizer)
+    for batch in monitor.batches([torch.ones(6, 4) + number for number in range(80)]):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        if by_hand:
+            for parameter in model.parameters():
+                parameter.data -= 0.01 * parameter.grad
+    if steps_after:
+        train(monitor, model, optimizer, steps_after, in_batches=True)
+
+
+def test_an_optimizer_that_never_steps_is_named(recorded: Callable[..., dict[str, Any]]) -> None:
+    setup = recorded(never_stepping)
+    assert setup["never_updated"] == {"batches": 64, "optimizers": ["SGD"]}
+    finding = setup["findings"]["opt.not_updating"]
+    assert finding.severity == "warning"
+    assert finding.headline.startswith("The optimizer (SGD) has not stepped in the first 64 batches")
+    assert "optimizer.step()" in finding.remedies[0].code
+
+
+def test_an_optimizer_is_not_missed_where_the_loop_updates_by_hand_or_steps_later(
+    recorded: Callable[..., dict[str, Any]],
+) -> None:
+    setup = recorded(lambda monitor: never_stepping(monitor, by_hand=True))
+    assert "never_updated" not in setup
+    assert setup["findings"] == {}
+
+
+def test_an_optimizer_that_steps_after_many_batches_is_not_named(
+    recorded: Callable[..., dict[str, Any]],
+) -> None:
+    setup = recorded(lambda monitor: never_stepping(monitor, steps_after=30))
+    assert setup["never_updated"] is None
+    assert "opt.not_updating" not in setup["findings"]

@@ -54,6 +54,8 @@ class OptimizerSteps:
         self._observer, self._overhead = observer, overhead
         self.timer = timer
         """Ends the training's steps."""
+        self.purpose = purpose
+        """What the passes over data are for."""
         self._others = OtherOptimizers(timer, watched_parameters, purpose)
         self._before_steps: list[Listener] = []
         self._after_steps: list[Listener] = []

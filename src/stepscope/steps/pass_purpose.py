@@ -38,6 +38,10 @@ class PassPurpose:
         """The id of a parameter, its version counter and its sum."""
         self.has_optimizers = False
         """Whether an optimizer passed by the user has stepped that does not end steps."""
+        self._reads_values = False
+        """Whether the values of that parameter are read, so that no change is missed."""
+        self.on_unchanged: Callable[[int], None] = lambda _: None
+        """Called once with a number of batches in which nothing has changed that parameter."""
         self._is_functional = False
         """Whether the model is called with parameters that are not its own, as by `torch.func`."""
 
@@ -97,7 +101,13 @@ class PassPurpose:
         """Whether such a batch ends a step: parameters were changed by hand, or there is no optimizer."""
         if self._timer.steps_made or self.has_optimizers:
             return False
-        return self._is_functional or self.has_changed() or self._timer.batches >= MAX_BATCHES_WITHOUT_STEP
+        if self._is_functional or self.has_changed():
+            return True
+        if self._timer.batches < MAX_BATCHES_WITHOUT_STEP:
+            return False
+        if self._reads_values:
+            self.on_unchanged(self._timer.batches)
+        return True
 
     def _in_eval_mode(self) -> bool:
         return any(getattr(model, "training", True) is False for model in self._calls.models)
@@ -113,6 +123,7 @@ class PassPurpose:
             # A tensor of another class may be sharded over ranks, and reading it would wait for all of them.
             is_plain = type(tensor).__name__ == "Tensor" and tensor.device.type == "cpu"
             can_read = is_plain and (tensor.numel() <= MAX_READ or tensor.is_contiguous())
+            self._reads_values = can_read
             value = tensor.reshape(-1)[:MAX_READ].double().sum().item() if can_read else 0.0
             self._last_parameter = id(parameter), parameter._version, value  # noqa: SLF001 - torch's own
         return before is not None and before != self._last_parameter

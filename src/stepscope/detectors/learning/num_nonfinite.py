@@ -121,8 +121,10 @@ class NotFinite(Detector):
         where = where if origin is None else f": {origin.sentence()}"
         state = "" if goes_on else "; it has recovered"
         counted = f"{len(places):,} of {int(column.present.sum()):,}"
+        is_harmless = key != GRADIENT_NORM and _gradients_stay_finite(rank, bad)
         cause = _Cause(
             origin=origin,
+            is_harmless=is_harmless,
             is_early=rank.is_whole and first < EARLY_STEPS,
             has_exploded=_has_exploded(rank, first),
             is_half=is_half(rank, window),
@@ -132,7 +134,7 @@ class NotFinite(Detector):
             title=self.title,
             headline=_headline(rank, key, bad) + f"{where}{state}.",
             detail=cause.detail(),
-            severity="critical" if goes_on else "warning",
+            severity="critical" if goes_on and not is_harmless else "warning",
             confidence=0.99 if key != GRADIENT_NORM else 0.9,
             first_step=step,
             last_step=int(rank.steps[int(places[-1])]),
@@ -184,12 +186,16 @@ class _Cause:
     """What is known about the cause; the advice depends on it."""
 
     origin: LossOrigin | None
+    is_harmless: bool
+    """Whether gradients are finite where losses are not: the weights are not affected."""
     is_early: bool
     has_exploded: bool
     is_half: bool
     """Whether the model computes in float16, whose largest number is 65,504."""
 
     def detail(self) -> str:
+        if self.is_harmless:
+            return "The gradients of these steps are finite, so the weights are not affected."
         lost = "An optimizer step with such a value writes NaN into the weights, and training is lost"
         if self.origin is not None and self.origin.cause == "batch":
             return f"{lost}. The values came with the batch: check the data set."
@@ -201,6 +207,11 @@ class _Cause:
 
     def remedies(self, libraries: Collection[str]) -> tuple[Remedy, ...]:
         advice = [] if self.origin is None else self.origin.remedies()
+        if self.is_harmless:
+            text = (
+                "Look for a logarithm of zero or a division by zero in a term of the loss without gradients."
+            )
+            return (*advice, Remedy(text))
         if self.is_early:
             advice.append(Remedy("Scale the inputs, and check them for NaN.", SCALE, "PyTorch"))
         if self.is_early or self.has_exploded:
@@ -215,10 +226,21 @@ class _Cause:
         return tuple(advice)
 
     def tries(self) -> tuple[str, ...]:
+        if self.is_harmless:
+            return ("check the terms of the loss that have no gradients",)
         first = "check inputs and initialisation" if self.is_early else "go back to a checkpoint"
         clip = ("clip gradients",) if self.is_early or self.has_exploded else ()
         half = ("bf16 instead of fp16",) if self.is_half else ()
         return (first, "lower the learning rate", *clip, *half)
+
+
+def _gradients_stay_finite(rank: RankWindow, bad: Flags) -> bool:
+    """Whether gradient norms were measured in steps with a bad loss, and all of them are finite."""
+    if GRADIENT_NORM not in rank.columns:
+        return False
+    norms = rank.columns[GRADIENT_NORM]
+    measured = norms.present & bad
+    return bool(measured.any()) and bool(norms.finite[measured].all())
 
 
 def _has_exploded(rank: RankWindow, first: int) -> bool:

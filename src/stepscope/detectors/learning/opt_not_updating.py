@@ -24,6 +24,11 @@ model.head = nn.Linear(features, classes)                        # first change 
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)       # then create the optimizer
 # or add the new parameters: optimizer.add_param_group({"params": model.head.parameters()})"""
 
+STEP = """\
+loss.backward()
+optimizer.step()
+optimizer.zero_grad()"""
+
 CONFIGURED = """\
 def configure_optimizers(self):
     return torch.optim.AdamW(self.parameters(), lr=1e-3)  # all parts of the module, not one of them"""
@@ -42,7 +47,8 @@ class NotUpdating(Detector):
     id: ClassVar[str] = "opt.not_updating"
     title: ClassVar[str] = "Trainable parameters are never updated"
     sentence: ClassVar[str] = (
-        "parameters of the watched model get gradients, but no optimizer has them and nothing changes them"
+        "parameters of the watched model get gradients, but no optimizer has them and nothing changes them; "
+        "or the optimizer never steps"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((phase_key("optimizer"),),)
     events: ClassVar[tuple[str, ...]] = (SETUP_EVENT,)
@@ -58,6 +64,9 @@ class NotUpdating(Detector):
         """Checks the newest setup."""
         setups = window.events_of(SETUP_EVENT, rank.rank)
         fields = setups[-1].fields if setups else {}
+        never_updated = fields.get("never_updated")
+        if isinstance(never_updated, dict):
+            return self._never_stepped(rank, window, never_updated)
         not_updated = fields.get("not_updated")
         if not isinstance(not_updated, dict):
             return TooLittleEvidence("Needs a watched model, and about 20 steps of its optimizers.")
@@ -68,6 +77,35 @@ class NotUpdating(Detector):
         if not_updated["tensors"] < self.tensors:
             return f"{not_updated['tensors']:,} of the trainable tensors with gradients are in no optimizer."
         return self._finding(rank, window, fields, not_updated)
+
+    def _never_stepped(self, rank: RankWindow, window: Window, facts: Mapping[str, Any]) -> Finding:
+        batches, optimizers = int(facts["batches"]), ", ".join(map(str, facts["optimizers"]))
+        return Finding(
+            id=self.id,
+            title=self.title,
+            headline=f"The optimizer ({optimizers}) has not stepped in the first {batches:,} batches: the "
+            "model does not learn.",
+            detail="Gradients are computed, and nothing applies them or changes the parameters otherwise.",
+            severity="warning",
+            confidence=0.95,
+            first_step=int(rank.steps[0]),
+            last_step=int(rank.steps[-1]),
+            first_time=float(rank.times[0]),
+            last_time=float(rank.times[-1]),
+            evidence=(
+                Evidence("batches without an optimizer step", f"{batches:,}", optimizers),
+                Evidence("parameters", "unchanged", "a trainable one was read after each of these batches"),
+            ),
+            ruled_out=("Updates by hand: these would have changed the parameter.",),
+            remedies=remedies_in(
+                window.libraries(rank.rank),
+                "Call `optimizer.step()` after `loss.backward()`.",
+                {"torch": STEP, "lightning": STEP},
+            ),
+            tries=("call optimizer.step() after loss.backward()",),
+            how="A trainable parameter is read after each batch until an optimizer steps or it changes.",
+            refs=("https://pytorch.org/docs/stable/optim.html#taking-an-optimization-step",),
+        )
 
     def _finding(
         self, rank: RankWindow, window: Window, fields: Mapping[str, Any], not_updated: Mapping[str, Any]

@@ -72,7 +72,9 @@ class ModelState:
         self._check_at: int | None = None
         """The number of steps made at which parameters are read next; None while no check is due."""
         self._due_at = 0.0
+        self._is_never_updated = False
         watched_objects.on_added = self._begin_check
+        optimizer_steps.purpose.on_unchanged = self._note_unchanged
 
     def read(self, steps: int) -> Mapping[str, float]:
         """Starts a check if one is due or the mode of a model has changed; reports an earlier failure."""
@@ -115,9 +117,18 @@ class ModelState:
             self._error = error  # the next reading reports it
             self.close()
 
+    def _note_unchanged(self, batches: int) -> None:
+        """Notes optimizers that have not stepped in so many batches, while nothing else changed the model."""
+        kinds = sorted({type(optimizer).__name__ for optimizer in self._watched_objects.optimizers})
+        if kinds:
+            self._is_never_updated = True
+            self._setup.add({"never_updated": {"batches": batches, "optimizers": kinds}})
+
     def _follow_step(self, optimizer: Any) -> None:
         made = self._timer.steps_made
         facts = self._modes.follow(optimizer)
+        if self._is_never_updated:
+            self._is_never_updated, facts = False, {**facts, "never_updated": None}
         self._updates.add(optimizer)
         self._flow.follow(optimizer)
         if self._check_at is not None and made >= self._check_at:
