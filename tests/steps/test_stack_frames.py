@@ -132,7 +132,10 @@ def test_a_tracker_that_wraps_the_whole_training_is_not_logging(module: str) -> 
         (("torch.utils.data.dataloader",), "data"),
         (("torch.nn.modules.module",), "forward"),
         (("torch.autograd",), "backward"),
-        (("torch.optim.adam",), "optimizer"),
+        # What an optimizer calls is its own work, or the closure that it was given.
+        (("torch.optim.adam", "torch.utils._foreach_utils"), "optimizer"),
+        (("torch.optim.adam",), "other"),
+        (("torch.optim.adam", "lightning.pytorch.loops.optimization.automatic"), "other"),
         (("torch.serialization",), "checkpoint"),
         # The transform of a data set may be a module, and an optimizer may call the model.
         (("torch.utils.data._utils.fetch", "torch.nn.modules.module"), "data"),
@@ -182,6 +185,21 @@ def test_a_real_loader_a_real_model_and_a_real_backward_pass_are_known() -> None
     x = torch.ones(1, requires_grad=True)
     assert sample_of(lambda block: Slow.apply(x, block).sum().backward()).phase == "backward"
     assert sample_of(lambda block: list(torch.utils.data.DataLoader(Data(block)))).phase == "data"
+
+
+def test_the_step_of_an_optimizer_of_the_user_is_the_optimizers_phase() -> None:
+    class Own(torch.optim.Optimizer):
+        def __init__(self, parameters: Any, block: Callable[[], None]) -> None:
+            super().__init__(parameters, {})
+            self.block = block
+
+        def step(self, closure: Any = None) -> None:
+            self.block()
+
+    parameter = torch.nn.Parameter(torch.ones(1))
+    assert sample_of(lambda block: Own([parameter], block).step()).phase == "optimizer"
+    closure = torch.optim.SGD([parameter], lr=0.1).step
+    assert sample_of(lambda block: closure(lambda: block() or torch.ones(1))).phase == "other"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sysconfig
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope.schema.keys import PHASES
-from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, FORWARD, OPTIMIZER
+from stepscope.steps.phase_timer import BACKWARD, CHECKPOINT, DATA, FORWARD, OPTIMIZER, OTHER
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -113,11 +113,12 @@ class StackReader:
         user = outer = None
         is_innermost = False
         phase, kind, is_training = "", "", False
-        depth = 0
+        depth, is_called_back = 0, False
         while frame is not None and depth < MAX_DEPTH:
             file, code = self._file(frame), frame.f_code
             if file.phase:
-                phase, is_training = _outer_phase(phase, file.phase), True
+                inner = phase or (PHASES[OTHER] if is_called_back else "")
+                phase, is_training = _outer_phase(inner, file.phase), True
             elif file.kind and not is_training and not code.co_flags & CO_GENERATOR:
                 # A progress bar around a loader is a generator: it only passes batches on. What a handler of
                 # the user does belongs to the line that logs.
@@ -127,6 +128,8 @@ class StackReader:
                 user = (code.co_filename, frame.f_lineno or 0, code.co_name)
             elif not file.module.startswith(("runpy", "threading")):
                 outer = (code.co_filename, frame.f_lineno or 0, code.co_name)
+            # What an optimizer calls of others is its closure, unless it is the step of their own optimizer.
+            is_called_back = not file.module.startswith("torch") and code.co_name != "step"
             frame = frame.f_back
             depth += 1
         if user is None and call == "selectors.select":
@@ -150,6 +153,8 @@ def _outer_phase(inner: str, outer: str) -> str:
     A transform of a data set may be a module, which is no forward pass. The closure of an optimizer calls the
     model, which is no part of the optimizer's work.
     """
+    if inner == PHASES[OTHER] and outer != PHASES[OPTIMIZER]:
+        return outer
     return inner if inner == COMPILE or (inner and outer == PHASES[OPTIMIZER]) else outer
 
 
