@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,11 @@ from stepscope.exporters.tensorboard import TensorBoard
 from stepscope.exporters.wandb import Wandb
 from stepscope.reading import Run
 from stepscope.views.export.replay import replay
+from stepscope.views.run_exporters import exporters_of
 from tests.exporters.test_tensorboard import read
 from tests.mirrors.runs import wandb_runs
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 pytestmark = [
     pytest.mark.slow,  # a training, an agent, and the libraries of all three
@@ -129,6 +136,35 @@ def test_live_and_afterwards_mlflow_and_w_and_b_have_the_same(
     assert logged[0] == logged[1]
 
 
+def steps_in(tool: str, folder: Path) -> list[int]:
+    """The steps of the key `train/loss` in a tool, by its own reader."""
+    if tool == "tensorboard":
+        (place,) = (folder / "tensorboard").glob("*/*")
+        return [event.step for event in read(place).Scalars("train/loss")]
+    if tool == "wandb":
+        (copied,) = wandb_runs(folder)
+        return copied.series("stepscope/train/loss")[0]
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("mnist").experiment_id])
+    return [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")]
+
+
+@pytest.mark.parametrize("tool", ["mlflow", "wandb", "tensorboard"])
+def test_the_training_of_the_page_arrives_whole(
+    tool: str, tmp_path: Path, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_AGENT__LINGER_S", "20")  # for a tool that takes long to load
+    page = (DOCS / f"{tool}.md").read_text()
+    settings, training = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("yaml", "python"))
+    (tmp_path / "stepscope.yaml").write_text(settings[1])
+    (tmp_path / "train.py").write_text(training[1])
+    subprocess.run([sys.executable, "train.py"], check=True, env=os.environ)
+    until(lambda: agent_pid(tmp_path / ".stepscope") is None)
+    assert steps_in(tool, tmp_path) == list(range(100))
+
+
 def has_runs(database: Path) -> bool:
     """Whether MLflow has made its tables and a run."""
     if not database.exists():
@@ -151,6 +187,7 @@ def test_programs_that_are_away_harm_neither_the_training_nor_the_store_nor_othe
     train: Callable[..., Run], tmp_path: Path, folder: Path
 ) -> None:
     failures = [f"The exporter {name} failed, and is tried again: " for name in ("mlflow", "wandb")]
+    failures.append("The exporter tensorboard failed, and is paused for a minute: ")
     (tmp_path / "in the way").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as gone:
         uri = f"http://127.0.0.1:{gone.getsockname()[1]}"
@@ -158,9 +195,19 @@ def test_programs_that_are_away_harm_neither_the_training_nor_the_store_nor_othe
     run = train(
         lambda: log.exists() and all(message in log.read_text() for message in failures),
         mlflow={"tracking_uri": uri},
-        wandb={"mode": "offline", "directory": "in the way/below"},
-        tensorboard={"directory": "tb"},
+        wandb={"mode": "offline", "directory": "/proc/nope"},
+        metrics_files={"directory": "files"},
+        tensorboard={"directory": "in the way/below"},
     )
     assert len(run.series("loss")) == 300
     assert run.status == "finished"
-    assert len(events_in(tmp_path / "tb")["loss"]) == 300
+    (file,) = (tmp_path / "files").rglob("training_metrics_*.jsonl")
+    assert len(file.read_text().splitlines()) == 300
+    errors = {exporter.name: exporter.error for exporter in exporters_of(run) if exporter.is_failing}
+    assert sorted(errors) == ["mlflow", "tensorboard", "wandb"]
+    assert errors["wandb"] == (
+        "The folder /proc/nope for W&B cannot be written: No such file or directory. Choose another."
+    )
+    assert errors["tensorboard"].endswith(
+        "for TensorBoard cannot be written: Not a directory. Choose another."
+    )

@@ -146,6 +146,19 @@ def test_3000_keys_arrive_and_an_agent_that_takes_over_continues_the_run(
     assert copied.info.status == "FINISHED"
 
 
+def test_how_many_values_were_left_out_is_a_tag(recorded: tuple[Run, Path], client) -> None:
+    _, folder = recorded
+    feed = Mlflow("sqlite:///mlflow.db", points_per_second=0.1, _directory=folder)
+    feed.begin(process(run_id="fast-1"))
+    feed.take(rows({"loss": [1.0] * 100}, run_id="fast-1"))
+    feed.begin(process("finished", run_id="fast-1"))
+    feed.finish("fast-1", "s1", 0)
+    feed.close()
+    (copied,) = copies(client, **{"stepscope.run_id": "fast-1"})
+    points = client.get_metric_history(copied.info.run_id, "loss")
+    assert int(copied.data.tags["stepscope.left_out"]) == 100 - len(points) > 80
+
+
 def test_a_server_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import stepscope
+from stepscope.errors import StepscopeError
 from stepscope.exporters.tensorboard import TensorBoard
 from stepscope.model_stats.histograms import BUCKETS
 from stepscope.schema.record import Event
@@ -178,7 +180,10 @@ def test_a_folder_that_cannot_be_written_raises_and_leaves_no_part_of_a_record(
     moved = tmp_path / "moved"
     shutil.move(tmp_path / "tb", moved)
     (tmp_path / "tb").write_text("in the way")
-    with pytest.raises(OSError, match="Not a directory"):
+    message = (
+        f"The folder {tmp_path / 'tb'} for TensorBoard cannot be written: Not a directory. Choose another."
+    )
+    with pytest.raises(StepscopeError, match=f"^{re.escape(message)}$"):
         live.take(rows({"loss": [2.0]}, 1))
     (tmp_path / "tb").unlink()
     shutil.move(moved, tmp_path / "tb")

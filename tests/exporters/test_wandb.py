@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -99,11 +100,24 @@ def test_a_process_that_is_killed_is_started_again_and_the_run_goes_on(tmp_path:
     assert last.exit_code != 0
 
 
+def test_how_many_values_were_left_out_is_in_the_summary(tmp_path: Path) -> None:
+    feed = Wandb(mode="offline", points_per_second=0.1, _directory=tmp_path)
+    feed.begin(process())
+    feed.take(rows({"loss": [1.0] * 100}))
+    feed.begin(process("finished"))
+    feed.finish("run-1", "s1", 0)
+    feed.close()
+    (copied,) = wandb_runs(tmp_path)
+    assert copied.summary["stepscope/left_out"] == 100 - len(copied.series("stepscope/loss")[0]) > 80
+
+
 def test_a_folder_that_cannot_be_written_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
     (tmp_path / "in the way").write_text("")
     feed = Wandb(mode="offline", directory="in the way/below", _directory=tmp_path)
     feed.begin(process())
-    with pytest.raises(ToolError, match="Not a directory"):
+    folder = re.escape(str(tmp_path / "in the way" / "below"))
+    message = f"^The folder {folder} for W&B cannot be written: Not a directory. Choose another.$"
+    with pytest.raises(ToolError, match=message):
         feed.flush()
     with pytest.raises(ToolError):
         feed.close()

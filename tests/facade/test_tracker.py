@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("without_agent")
 def no_run_is_left(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """Each test has its own lines, and leaves no run open."""
     monkeypatch.setenv("STEPSCOPE_DIR", str(folder))
+    monkeypatch.setattr(tracker, "_last_ended", None)
     guard = Guard(strict=False)
     for module in (not_kept, run_facts, run_values, tracker, tracker_run):
         monkeypatch.setattr(module, "guard", guard)
@@ -306,6 +307,16 @@ def test_calls_before_init_are_named_in_a_line(caplog: pytest.LogCaptureFixture)
     wandb.watch(None)
     wandb.finish()
     assert "stepscope.log() was called before init()" in caplog.text
+
+
+def test_calls_after_finish_are_named_in_a_line_with_the_run_that_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wandb.init(name="first").finish()
+    for _ in range(2):
+        wandb.log({"loss": 1.0})
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "stepscope.log() was called after the run 'first' had ended, so nothing was recorded."
 
 
 def test_training_continues_with_any_logged_value(read: Callable[[str], Run]) -> None:

@@ -113,6 +113,7 @@ class WandbRun:
 
         self.rows: list[dict[str, Any]] = []
         self.config: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
         self.step_metrics: dict[str, str] = {}
         self.exit_code: int | None = None
         (file,) = folder.glob("*.wandb")
@@ -129,6 +130,11 @@ class WandbRun:
         if kind in ("run", "config"):
             config = record.run.config if kind == "run" else record.config
             self.config |= {item.key: json.loads(item.value_json) for item in config.update}
+        elif kind == "summary":
+            updates = record.summary.update
+            self.summary |= {
+                "/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in updates
+            }
         elif kind == "metric":
             name = record.metric.glob_name or record.metric.name
             self.step_metrics[name] = record.metric.step_metric

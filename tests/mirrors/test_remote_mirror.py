@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from stepscope.agent.ingest import export_queue
 from stepscope.agent.ingest.export_queue import ExportQueue
+from stepscope.agent.ingest.feeds import make_feed
 from stepscope.errors import ConfigError, MissingExtra
+from stepscope.exporters.base import Table
 from stepscope.exporters.mlflow import Mlflow
 from stepscope.exporters.wandb import Wandb
 from stepscope.mirrors import remote_mirror
@@ -70,6 +74,18 @@ def test_rows_are_passed_on_in_batches_of_a_limited_size(mirror: Wandb, tool: To
     assert sum(sizes) == 30_000
     assert max(sizes) <= BATCH_VALUES
     assert tool.steps == list(range(30))
+
+
+def test_values_that_are_collected_and_not_passed_on_are_held(mirror: Wandb, tool: Tool) -> None:
+    mirror.take(rows({"loss": [1.0] * 30}))
+    assert mirror.held == 30
+    tool.trouble = ToolError("nobody answers")
+    with pytest.raises(ToolError):
+        mirror.flush()
+    assert mirror.held == 30
+    tool.trouble = None
+    mirror.flush()
+    assert mirror.held == 0
 
 
 @pytest.mark.usefixtures("at_once")
@@ -151,17 +167,107 @@ def test_hyper_parameters_of_the_lowest_rank_count_and_later_ones_replace_earlie
     assert tool.requests[-1]["start"]["params"] == {"seed": 0, "opt": {"lr": 2, "name": "sgd"}}
 
 
-def test_a_fast_training_is_thinned_and_its_last_values_are_always_passed_on(tool: Tool) -> None:
-    mirror = Wandb(points_per_second=0.5)
+def limited(tool: Tool, points_per_second: float) -> Wandb:
+    """A mirror with a limit, which starts with ten seconds of it."""
+    mirror = Wandb(mode="offline", points_per_second=points_per_second)
     mirror._tool = tool
     mirror.begin(process())
-    mirror.take(rows({"loss": np.arange(10.0), "lr": np.arange(10.0)}))
+    return mirror
+
+
+def passed_on(mirror: Wandb, tool: Tool) -> dict[str, list[int]]:
+    """The steps of each key that were passed on, once the run has ended."""
     mirror.begin(process("finished"))
     mirror.finish("run-1", "s1", 0)
-    (request,) = tool.requests
-    passed = [at for _, at, _, _ in request["rows"]]
-    assert passed == [0, 4, 8, 9, 9]
-    assert request["rows"][-1][3] == {"stepscope/lr": 9.0}
+    steps: dict[str, list[int]] = {}
+    for request in tool.requests:
+        for _, at, _, values in request["rows"]:
+            for name in values:
+                steps.setdefault(name.removeprefix("stepscope/"), []).append(at)
+    return steps
+
+
+def burst(metrics: dict[str, np.ndarray], first: int, second: float) -> Table:
+    """Rows that were logged within a microsecond."""
+    table = rows(metrics, first)
+    times_ns = START_NS + int(second * 1e9) + np.arange(len(table.values))
+    return replace(table, times_ns=times_ns)
+
+
+def test_bursts_are_passed_on_whole_while_their_average_is_below_the_limit(tool: Tool) -> None:
+    mirror = limited(tool, 10.0)
+    mirror.take(burst({"loss": np.arange(100.0)}, 0, 0.0))
+    for number in range(1, 20):
+        mirror.take(burst({"loss": np.arange(20.0)}, 80 + 20 * number, 2.1 * number))
+    assert passed_on(mirror, tool)["loss"] == list(range(480))
+    assert tool.requests[-1]["start"]["left_out"] == 0
+
+
+def test_a_fast_training_is_thinned_evenly_and_what_is_left_out_is_counted(
+    tool: Tool, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirror = limited(tool, 0.5)
+    for first in range(0, 1000, 50):  # four times the limit
+        mirror.take(rows({"loss": np.arange(50.0), "lr": np.arange(50.0)}, first))
+    steps = passed_on(mirror, tool)
+    assert steps["loss"] == steps["lr"]
+    assert steps["loss"][0] == 0
+    assert steps["loss"][-1] == 999
+    assert 240 <= len(steps["loss"]) <= 260
+    assert max(np.diff(steps["loss"])) <= 2 * 4
+    assert tool.requests[-1]["start"]["left_out"] == 2 * (1000 - len(steps["loss"]))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == (
+        "W&B gets only a part of the values of the run 'run': it logs more than points_per_second, which is "
+        "0.5. All values are in the store; `stepscope export` copies all of them."
+    )
+
+
+def test_the_last_value_is_passed_on_at_the_end_where_the_limit_is_used_up(tool: Tool) -> None:
+    mirror = limited(tool, 0.5)
+    for step in range(8):
+        mirror.take(burst({"loss": np.array([float(step)])}, step, 0.001 * step))
+    assert passed_on(mirror, tool) == {"loss": [0, 1, 2, 3, 4, 7]}
+    assert tool.requests[-1]["start"]["left_out"] == 2
+
+
+def test_the_lowest_and_highest_values_of_what_is_thinned_are_passed_on(tool: Tool) -> None:
+    mirror = limited(tool, 10.0)
+    values = np.ones(10_000)
+    values[1234], values[5678] = 50.0, -50.0
+    mirror.take(burst({"loss": values}, 0, 0.0))
+    steps = passed_on(mirror, tool)["loss"]
+    assert 100 <= len(steps) <= 102
+    assert {0, 1234, 5678, 9999} <= set(steps)
+
+
+def test_a_metric_that_is_logged_rarely_is_not_displaced_by_frequent_ones(tool: Tool) -> None:
+    mirror = limited(tool, 10.0)
+    for number in range(20):
+        mirror.take(burst({"loss": np.arange(1000.0)}, 1000 * number, number))
+        mirror.take(burst({"val/loss": np.array([1.0])}, 1000 * number, number + 0.001))
+    steps = passed_on(mirror, tool)
+    assert len(steps["val/loss"]) == 20
+    assert 200 <= len(steps["loss"]) <= 310
+
+
+def test_a_row_wider_than_the_limit_is_passed_on_from_time_to_time(tool: Tool) -> None:
+    mirror = limited(tool, 1.0)
+    for first in range(0, 600, 2):
+        mirror.take(rows({f"key{number}": np.arange(2.0) for number in range(30)}, first))
+    steps = passed_on(mirror, tool)["key0"]
+    assert (steps[0], steps[-1]) == (0, 599)
+    assert 15 <= len(steps) <= 22
+
+
+def test_a_clock_that_is_set_back_does_not_end_the_copy(tool: Tool) -> None:
+    mirror = limited(tool, 1.0)
+    for number in range(300):
+        second = number if number < 100 else number - 100_000
+        mirror.take(burst({"loss": np.arange(10.0)}, 10 * number, second))
+    steps = passed_on(mirror, tool)["loss"]
+    assert 290 <= len(steps) <= 330
+    assert len([step for step in steps if step >= 1000]) >= 170
 
 
 def test_mlflow_gets_no_histograms_and_w_and_b_does(mirror: Wandb, tool: Tool) -> None:
@@ -191,15 +297,19 @@ def test_everything_in_w_and_b_is_below_stepscope(mirror: Wandb, tool: Tool) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "sometimes"}, "mode is 'sometimes'; it must be online or offline."),
-        ({"system_every_s": -1.0}, "system_every_s is -1.0; it must be a number of seconds, 0 or more."),
-        ({"points_per_second": float("nan")}, "points_per_second is nan; it must be more than 0."),
+        ({"mode": "off-line"}, "mode is 'off-line'; it must be online or offline."),
+        ({"system_every_s": -1.0}, "system_every_s is -1; it must be a number of seconds, 0 or more."),
+        ({"system_every_s": math.inf}, "system_every_s is inf; it must be a number of seconds, 0 or more."),
+        ({"points_per_second": math.nan}, "points_per_second is nan; it must be more than 0."),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Wandb(**options)
-    assert str(error.value) == message
+        make_feed("wandb", options)
+    assert str(error.value) == f"exporters.wandb.{message}"
+    if "system_every_s" in options:
+        with pytest.raises(ConfigError, match=r"^exporters\.tensorboard\.system_every_s is "):
+            make_feed("tensorboard", options)
 
 
 def test_a_missing_library_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

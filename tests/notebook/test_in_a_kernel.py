@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import stepscope
 from stepscope.recorder.page_server import find_server
 from stepscope.schema.run import LIVE
 
@@ -90,7 +91,7 @@ def test_a_monitor_records_on_after_an_interrupt_and_a_repeated_cell_ends_its_ea
 
 
 @pytest.mark.slow
-def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read) -> None:
+def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read, folder: Path, tmp_path: Path) -> None:
     notebook = Notebook(
         "%load_ext stepscope",
         f"%%watch good\n{STEPS}\n41 + 1",
@@ -99,8 +100,13 @@ def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read) -> None:
         "monitor.start_monitoring()",
         "%%watch refused\npass",
         "%%watch --nonsense\npass",
+        f"monitor.stop_monitoring()\n%stepscope --store {tmp_path / 'typo'}",
+        "%%watch broken\nprint(1",
+        "%%watch waits\nimport asyncio\nawait asyncio.sleep(0)",
+        "import asyncio, stepscope\n"
+        f"with stepscope.TrainingMonitor(run='instead') as monitor:\n    await asyncio.sleep(0)\n    {STEPS}",
     )
-    assert notebook.errors() == [(2, "ZeroDivisionError")]
+    assert notebook.errors() == [(2, "ZeroDivisionError"), (8, "SyntaxError")]
     assert (read("good").status, read("good-2").status) == ("finished", "finished")
     assert (read("bad").status, read("bad").reason) == ("failed", "ZeroDivisionError: division by zero")
     assert len(read("bad").series("loss")) == 5
@@ -108,6 +114,10 @@ def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read) -> None:
     assert "42" in [output.data["text/plain"] for output in notebook.outputs[1] if "data" in output]
     assert "monitor.stop_monitoring()" in notebook.printed(5)
     assert "unrecognized arguments" in notebook.printed(6)
+    assert f"There is no store at {tmp_path / 'typo'}" in notebook.printed(7)
+    assert not (tmp_path / "typo").exists()
+    assert "with stepscope.TrainingMonitor() as monitor: ..." in notebook.printed(9)
+    assert {run.name for run in stepscope.open_store(folder).runs()} == {"good", "good-2", "bad", "instead"}
 
 
 @pytest.mark.slow

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from stepscope import TrainingMonitor
 from stepscope.errors import StepscopeError
 from stepscope.notebook.page_frame import address_by, page_frame
+from stepscope.recorder.page_server import find_server
 from stepscope.web.server.server_lock import ServerLock
 from tests.browser.serving import Served
+from tests.notebook.kernels import stop_server
 
 
 @pytest.fixture
@@ -31,10 +34,24 @@ def test_a_server_that_is_dead_is_explained_with_what_to_do(folder: Path, regist
             page_frame(folder, "/", 100, "localhost")
 
 
-def test_a_folder_that_cannot_be_created_is_explained(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["typo/store", "empty", "file/store"])
+def test_a_folder_without_a_store_is_explained_and_no_server_is_started(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StepscopeError, match=r"file/store cannot be created.*--store"):
-        page_frame(tmp_path / "file" / "store", "/", 100, "localhost")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StepscopeError, match=rf"no store at .*{place}.*--store"):
+        page_frame(tmp_path / place, "/", 100, "localhost")
+    assert not (tmp_path / "typo").exists()
+    assert find_server(tmp_path / place) is None
+
+
+@pytest.mark.slow
+def test_a_monitor_that_has_just_started_has_a_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_DASHBOARD__PORT", "0")
+    with TrainingMonitor(run="first", directory=folder):
+        try:
+            assert page_frame(folder, "/", 100, "localhost").address.startswith("http://localhost:")
+        finally:
+            stop_server(folder)
 
 
 def test_the_address_of_the_frame_has_a_ticket_and_what_a_person_reads_has_none(

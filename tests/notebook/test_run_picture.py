@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import time
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_run_of_a_store_is_shown_with_the_verdict_and_the_tiles_of_its_page(fo
     assert [text for text in figures if html.escape(text) not in shown] == []
     assert shown.count("<figure>") == len(overview.key_charts)
     assert "0.025" in shown  # the last loss
+
+
+def test_a_chart_of_one_line_does_not_repeat_its_name(folder: Path) -> None:
+    monitor = TrainingMonitor(run="first", directory=folder)
+    for step in range(4):
+        monitor.log_training_step(loss=1 / (step + 1), learning_rate=0.1)
+    monitor.stop_monitoring()
+    assert '<b>Loss</b> <span class="line-1">0.25</span>' in monitor._repr_html_()
 
 
 def test_a_monitor_is_shown_while_it_records_and_after_its_end(folder: Path) -> None:
@@ -129,6 +138,30 @@ def test_a_closed_store_is_a_sentence_and_no_exception(folder: Path) -> None:
     runs.close()
     assert run._repr_html_().startswith("<p>The run cannot be shown: ")
     assert repr(run) == "<Run 'first' (finished)>"
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb`, as WCAG defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_picture_can_be_read_on_any_page_because_it_has_its_own_background() -> None:
+    style = resources.files("stepscope.notebook").joinpath("run_picture.css").read_text(encoding="utf-8")
+    assert "background: var(--back);" in style
+    assert "--jp-" not in style, "a page may define some of these colours, or none"
+    palettes = [block for block in re.findall(r"\{([^{}]*)\}", style) if "--back:" in block]
+    assert len(palettes) == 4
+    for palette in palettes:
+        colours = dict(re.findall(r"--([\w-]+): (#\w{6});", palette))
+        back = luminance(colours.pop("back"))
+        colours.pop("edge")
+        for name, colour in colours.items():
+            lighter, darker = sorted((luminance(colour), back), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= (3 if name.startswith("line") else 4.5), name
 
 
 def test_a_chart_breaks_its_line_at_a_gap_and_draws_a_point_alone_as_a_dot() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed, RecordedArray, Table
 from stepscope.mirrors.event_file import EventFile, TensorBoardFormat
 from stepscope.mirrors.metric_names import MetricNames, plain_name
-from stepscope.mirrors.metric_rows import MetricRows
+from stepscope.mirrors.metric_rows import MetricRows, check_interval
 from stepscope.mirrors.run_starts import PARAMS, RunStarts, flat
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class TensorBoard(Feed):
     def __init__(
         self, directory: str = "tensorboard", *, system_every_s: float = 10.0, _directory: Path = Path()
     ) -> None:
+        check_interval("tensorboard", system_every_s)
         self._format = TensorBoardFormat()
         self._folder = _directory / Path(directory).expanduser()
         self._system_every_s = system_every_s
@@ -47,12 +49,12 @@ class TensorBoard(Feed):
     def take(self, table: Table) -> None:
         """Writes a record for each row."""
         rows, file = self._file_of(self._starts.of(table.source.run_id, table.source.segment))
-        file.write(self._format.scalars(rows.of(table)))
+        self._write(file, self._format.scalars(rows.of(table)))
 
     def take_array(self, array: RecordedArray) -> None:
         """Writes a histogram."""
         rows, file = self._file_of(self._starts.of(array.run_id, array.segment))
-        file.write(self._format.histogram(rows.names.of_array(array.rank, array.key), array))
+        self._write(file, self._format.histogram(rows.names.of_array(array.rank, array.key), array))
 
     def take_event(self, run_id: str, event: Event) -> None:
         """Writes hyper-parameters."""
@@ -60,14 +62,14 @@ class TensorBoard(Feed):
             start = self._starts.of(run_id, event.segment)
             start.add_event(event)
             _, file = self._file_of(start)
-            file.write(self._format.params(flat(start.params), start.name, start.started_ns))
+            self._write(file, self._format.params(flat(start.params), start.name, start.started_ns))
 
     def finish(self, run_id: str, segment: str, rank: int) -> None:
         """Writes the status, once all ranks have ended."""
         start = self._starts.of(run_id, segment)
         if start.ended_ns is not None:
             _, file = self._file_of(start)
-            file.write(self._format.end(start.outcome[0], start.ended_ns))
+            self._write(file, self._format.end(start.outcome[0], start.ended_ns))
 
     def close(self) -> None:
         """Everything is written."""
@@ -75,6 +77,15 @@ class TensorBoard(Feed):
     def folder_of(self, run_id: str, segment: str) -> Path:
         """Where the event files of a start are."""
         return self._folder / run_id / segment
+
+    def _write(self, file: EventFile, records: bytes) -> None:
+        try:
+            file.write(records)
+        except OSError as error:
+            raise StepscopeError(
+                f"The folder {self._folder} for TensorBoard cannot be written: {error.strerror}. "
+                "Choose another."
+            ) from error
 
     def _file_of(self, start: RunStart) -> tuple[MetricRows, EventFile]:
         key = (start.run_id, start.segment)

@@ -39,7 +39,7 @@ class Wandb(RemoteMirror):
         _existing: Existing = "continue",
     ) -> None:
         if mode and mode not in MODES:
-            raise ConfigError(f"mode is {mode!r}; it must be online or offline.")
+            raise ConfigError(f"exporters.wandb.mode is {mode!r}; it must be online or offline.")
         options = {"project": project, "entity": entity, "mode": mode, "existing": _existing}
         super().__init__(
             {**options, "directory": str(_directory / Path(directory).expanduser())},

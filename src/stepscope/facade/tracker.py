@@ -72,6 +72,8 @@ run: TrackerRun | None = None
 """The run that the calls of this module record into; None before `init` and after `finish`."""
 summary: AttributeDict | None = None
 """The summary of that run."""
+_last_ended: str | None = None
+"""The name of the last run that ended here; None before."""
 
 ONLINE, OFF = ("online", "offline", "shared", "dryrun", "run"), "disabled"
 RESUMES = ("allow", "must", "auto")
@@ -219,15 +221,16 @@ def _say_ignored_arguments(others: dict[str, Any]) -> None:
 
 
 def _forget(ended: TrackerRun) -> None:
-    global run, summary  # noqa: PLW0603 - the run of the process has ended
+    global run, summary, _last_ended
     if run is ended:
-        run = summary = None
+        run, summary, _last_ended = None, None, ended.name
 
 
 def _active(call: str) -> Any:
     """The run of this process; what has no effect if there is none, which is logged once."""
     if run is None:
-        guard.warn_once(call, f"stepscope.{call}() was called before init(), so nothing was recorded.")
+        when = "before init()" if _last_ended is None else f"after the run {_last_ended!r} had ended"
+        guard.warn_once(f"{call} {when}", f"stepscope.{call}() was called {when}, so nothing was recorded.")
         return NotKept()
     return run
 

@@ -33,6 +33,7 @@ class _Copy:
     params: set[str] = field(default_factory=set)
     name: str = ""
     is_over: bool = False
+    left_out: int = 0
 
 
 class MlflowWriter(ToolWriter):
@@ -49,6 +50,7 @@ class MlflowWriter(ToolWriter):
         try:
             copy = self._copies.get(start["key"]) or self._open(start)
             self._write_params(copy, start)
+            self._write_left_out(copy, start["left_out"])
             for batch in _batches(rows):
                 self._client.log_batch(copy.run_id, metrics=batch, synchronous=True)
         except MlflowException as error:
@@ -140,6 +142,11 @@ class MlflowWriter(ToolWriter):
             batch = [Param(name, str(params[name])[:MAX_PARAM_TEXT]) for name in names]
             self._client.log_batch(copy.run_id, params=batch, synchronous=True)
             copy.params.update(names)
+
+    def _write_left_out(self, copy: _Copy, left_out: int) -> None:
+        if copy.left_out != left_out:
+            self._client.set_tag(copy.run_id, "stepscope.left_out", str(left_out))
+            copy.left_out = left_out
 
 
 def _innermost(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import importlib.util
+import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from stepscope.errors import ConfigError, MissingExtra
 from stepscope.exporters.base import Feed, RecordedArray, Table
 from stepscope.mirrors.event_file import histogram_of
-from stepscope.mirrors.metric_rows import MetricRow, MetricRows
+from stepscope.mirrors.metric_rows import MetricRow, MetricRows, check_interval
 from stepscope.mirrors.run_starts import PARAMS, RunStart, RunStarts
 from stepscope.mirrors.tool_process import ToolError, ToolProcess
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from stepscope.schema.record import Event
     from stepscope.schema.run import Process
     from stepscope.schema.sample import DeviceFacts
+
+log = logging.getLogger("stepscope.agent")
 
 Existing = Literal["continue", "refuse", "duplicate"]
 """What happens where the program has the start already, as after the agent was started again."""
@@ -46,6 +49,8 @@ class _Copy:
     is_changed: bool = True
     """Whether its description was not yet passed on."""
     is_ended: bool = False
+    is_reported: bool = False
+    """Whether the log says that values are left out."""
     address: str = ""
 
 
@@ -66,12 +71,10 @@ class RemoteMirror(Feed):
         system_every_s: float,
         points_per_second: float,
     ) -> None:
-        if not system_every_s >= 0:
-            raise ConfigError(
-                f"system_every_s is {system_every_s}; it must be a number of seconds, 0 or more."
-            )
+        check_interval(self.library, system_every_s)
         if not points_per_second > 0:
-            raise ConfigError(f"points_per_second is {points_per_second}; it must be more than 0.")
+            option = f"exporters.{self.library}.points_per_second"
+            raise ConfigError(f"{option} is {points_per_second:g}; it must be more than 0.")
         if importlib.util.find_spec(self.library) is None:
             raise MissingExtra(self.library, needed_for=self.program)
         self._tool = ToolProcess(self.program, options, directory)
@@ -101,6 +104,9 @@ class RemoteMirror(Feed):
         rows = copy.rows.of(table)
         copy.pending.extend(rows)
         copy.values += sum(len(row.values) for row in rows)
+        if copy.rows.left_out and not copy.is_reported:
+            copy.is_reported = True
+            self._report_left_out(copy.rows.start)
 
     def take_event(self, run_id: str, event: Event) -> None:
         """Notes hyper-parameters."""
@@ -153,6 +159,11 @@ class RemoteMirror(Feed):
                 self._pass_on(start, copy)
 
     @property
+    def held(self) -> int:
+        """How many values it has collected and not yet passed on."""
+        return sum(copy.values for copy in list(self._copies.values()))
+
+    @property
     def addresses(self) -> list[str]:
         """Where a person finds the runs that were passed on."""
         return [copy.address for copy in self._copies.values() if copy.address]
@@ -168,9 +179,15 @@ class RemoteMirror(Feed):
         copy.is_ended = True
 
     def _flush_if_due(self) -> None:
-        values = sum(copy.values for copy in self._copies.values())
-        if values >= BATCH_VALUES or time.monotonic() - self._flushed_at >= FLUSH_S:
+        if self.held >= BATCH_VALUES or time.monotonic() - self._flushed_at >= FLUSH_S:
             self.flush()
+
+    def _report_left_out(self, start: RunStart) -> None:
+        log.warning(
+            "%s gets only a part of the values of the run %r: it logs more than points_per_second, which is "
+            "%g. All values are in the store; `stepscope export` copies all of them.",
+            self.program, start.name, self._points_per_second,
+        )  # fmt: skip
 
     def _pass_on(self, start: RunStart, copy: _Copy, *, end: bool = False) -> None:
         while True:
@@ -180,7 +197,7 @@ class RemoteMirror(Feed):
             try:
                 answer = self._tool.call(
                     {
-                        "start": _described(start),
+                        "start": {**_described(start), "left_out": copy.rows.left_out},
                         "rows": batch,
                         "arrays": arrays,
                         "end": end and is_last,

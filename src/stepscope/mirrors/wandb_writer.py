@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ class _Copy:
     name: str
     address: str
     is_over: bool = False
+    left_out: int = 0
 
 
 class WandbWriter(ToolWriter):
@@ -51,6 +53,8 @@ class WandbWriter(ToolWriter):
             copy.run.config.update(start["params"], allow_val_change=True)
         if copy.name != start["name"]:
             copy.run.name = copy.name = start["name"]
+        if copy.left_out != start["left_out"]:
+            copy.run.summary["stepscope/left_out"] = copy.left_out = start["left_out"]
         for axis, at, time_s, values in rows:
             step = {"stepscope/step": at} if axis == "step" else {"stepscope/system/seconds": at}
             copy.run.log({**values, **step, "_timestamp": time_s})
@@ -86,9 +90,7 @@ class WandbWriter(ToolWriter):
             run_id = f"{run_id[: MAX_ID - 9]}-{os.urandom(4).hex()}"
         if self._existing == "refuse" and known is None:
             self._check_new(run_id)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(self._directory, os.W_OK):  # W&B would use a temporary folder
-            raise PermissionError(f"{self._directory} cannot be written.")
+        self._prepare_directory()
         try:
             run = self._init(start, run_id if known is None else known.run.id, is_new=known is None)
         except Exception as error:
@@ -103,6 +105,16 @@ class WandbWriter(ToolWriter):
         copy = _Copy(run, start["params"], start["name"], address)
         self._copies[start["key"]] = copy
         return copy
+
+    def _prepare_directory(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if not os.access(self._directory, os.W_OK):  # W&B would use a temporary folder
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise OSError(
+                f"The folder {self._directory} for W&B cannot be written: {error.strerror}. Choose another."
+            ) from error
 
     def _init(self, start: Mapping[str, Any], run_id: str, *, is_new: bool) -> Any:
         return wandb.init(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import inspect
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +20,8 @@ from stepscope.reading import default_folder, open_store
 from stepscope.recorder.monitor import TrainingMonitor
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from stepscope.notebook.page_frame import PageFrame
@@ -87,6 +90,7 @@ class Magics:
                 f"The variable `{VARIABLE}` records the run {before.identity.name!r}, and %%watch would "
                 f"replace it. End the run with {VARIABLE}.stop_monitoring(), or leave out %%watch."
             )
+        compiled = self._compiled(cell)  # before the run starts: a cell with a syntax error is no run
         try:
             monitor = TrainingMonitor(run=options.name, project=options.project, directory=options.store)
         except StepscopeError as error:
@@ -94,21 +98,31 @@ class Magics:
         names[VARIABLE] = monitor
         try:
             with monitor:
-                return self._execute(cell)
+                return self._execute(*compiled)
         finally:
             display(monitor)
 
-    def _execute(self, cell: str) -> Any:
-        """Executes the lines of a cell in the notebook; returns the value of its last line, to be shown."""
-        shell, names = self._shell, self._shell.user_ns
-        code = shell.transform_cell(cell)
-        file = shell.compile.cache(code)
+    def _compiled(self, cell: str) -> tuple[CodeType, CodeType | None]:
+        """The code of a cell, and that of the value of its last line if the value is to be shown."""
+        code = self._shell.transform_cell(cell)
+        file = self._shell.compile.cache(code)
         parsed = ast.parse(code, file)
-        last = parsed.body.pop() if parsed.body and isinstance(parsed.body[-1], ast.Expr) else None
-        exec(compile(parsed, file, "exec"), names)  # noqa: S102 - it is the user's cell
-        if not isinstance(last, ast.Expr) or cell.rstrip().endswith(";"):
-            return None
-        return eval(compile(ast.Expression(last.value), file, "eval"), names)  # noqa: S307 - as above
+        if compile(parsed, file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_flags & inspect.CO_COROUTINE:
+            raise UsageError(
+                "%%watch cannot execute a cell with `await` outside of functions. Record it without %%watch: "
+                f"with stepscope.TrainingMonitor() as {VARIABLE}: ..."
+            )
+        last, value = parsed.body[-1] if parsed.body else None, None
+        if isinstance(last, ast.Expr) and not cell.rstrip().endswith(";"):
+            parsed.body.pop()
+            value = compile(ast.Expression(last.value), file, "eval")
+        return compile(parsed, file, "exec"), value
+
+    def _execute(self, body: CodeType, value: CodeType | None) -> Any:
+        """Executes a compiled cell in the notebook; returns the value to be shown."""
+        names = self._shell.user_ns
+        exec(body, names)  # noqa: S102 - it is the user's cell
+        return None if value is None else eval(value, names)  # noqa: S307 - as above
 
 
 def _path_of(folder: Path, name: str) -> str:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stepscope.config.find import settings_for
 from stepscope.errors import StepscopeError
-from stepscope.recorder.page_server import LOG_NAME, ensure_server, started_server
+from stepscope.reading import open_store
+from stepscope.recorder.page_server import LOG_NAME, ensure_server, find_server, started_server
 from stepscope.web.access import tokens
 from stepscope.web.access.incoming_request import API
 from stepscope.web.server.options import is_loopback
@@ -73,16 +74,16 @@ def without_query(address: str) -> str:
 
 
 def _server(folder: Path) -> Served:
-    """The server of a store folder, started with the origins of notebooks where none runs."""
+    """The server of a store folder, started with the origins of notebooks where none runs.
+
+    Without a store nothing is started: the folder may be a typing mistake. A monitor has its store as soon as
+    it records.
+    """
+    if find_server(folder) is None:
+        open_store(folder).close()
     settings = settings_for()
     origins = settings.dashboard.frame_origins or LOCAL_ORIGINS
     dashboard = replace(settings.dashboard, enabled=True, frame_origins=origins)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StepscopeError(
-            f"The store folder {folder} cannot be created: {error.strerror}. Name another with --store."
-        ) from error
     ensure_server(folder, replace(settings, dashboard=dashboard))
     server = started_server(folder, START_S)
     if server is None:

@@ -129,7 +129,10 @@ def _charts(run: Run, overview: Overview) -> str:
 def _figure(run: Run, chart: ChartSpec) -> str:
     """One chart with the names and last values of its lines."""
     lines = {key: run.buckets(key, MAX_POINTS) for key in _keys(chart)}
-    captions = "".join(_caption(chart, place, *line) for place, line in enumerate(lines.items(), 1))
+    captions = "".join(
+        _caption(chart.unit, place, key if len(lines) > 1 else "", buckets)
+        for place, (key, buckets) in enumerate(lines.items(), 1)
+    )
     title = html.escape("Step time" if chart.kind == "stack" else chart.title)
     drawn = (
         line_chart([_points(buckets) for buckets in lines.values()], title)
@@ -150,10 +153,11 @@ def _points(buckets: Buckets) -> list[Point]:
     return list(zip(buckets.starts.tolist(), buckets.mean.tolist(), strict=True))
 
 
-def _caption(chart: ChartSpec, place: int, key: str, buckets: Buckets) -> str:
-    last = quantity(float(buckets.last[-1]), chart.unit) if len(buckets) else "no value"
-    name = f"{html.escape(key)}: " if len(chart.keys) > 1 and chart.kind != "stack" else ""
-    return f' <span class="line-{place}">{name}{html.escape(last)}</span>'
+def _caption(unit: str, place: int, name: str, buckets: Buckets) -> str:
+    """The last value of a line, with its name where the chart has several lines."""
+    last = quantity(float(buckets.last[-1]), unit) if len(buckets) else "no value"
+    text = f"{name}: {last}" if name else last
+    return f' <span class="line-{place}">{html.escape(text)}</span>'
 
 
 def line_chart(lines: Sequence[Sequence[Point]], label: str) -> str:
