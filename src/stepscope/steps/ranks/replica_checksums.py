@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from stepscope.model_stats.layers import has_values, plain_paths
 from stepscope.model_stats.weight_updates import thinned
 from stepscope.schema.keys import REPLICA_CHECKSUM, REPLICA_UPDATES
-from stepscope.steps.evidence.model_state import is_sharded
+from stepscope.steps.evidence.parameter_updates import is_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
