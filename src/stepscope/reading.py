@@ -86,6 +86,9 @@ class Runs:
         self._reader = reader
         self.folder = folder
 
+    def __repr__(self) -> str:
+        return f"<Runs of {self.folder}>"
+
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
         return [Run(info, self._reader, self.folder) for info in self._reader.runs()]

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.verdict import importance
 from stepscope.cli.main import FINE
 from stepscope.cli.options.find import add_run_arguments, chosen_run
 from stepscope.cli.output import text
@@ -18,8 +19,8 @@ from stepscope.schema.finding import is_muted
 from stepscope.schema.run import LIVE
 from stepscope.store.open import open_marks
 from stepscope.views.history.run_history import history_of
-from stepscope.views.overview.run_findings import checks_of, feedback_on
-from stepscope.views.overview.run_verdict import is_open, verdict_for
+from stepscope.views.overview.run_findings import NOT_STORED, checks_of, feedback_on
+from stepscope.views.overview.run_verdict import findings_of, is_open, verdict_for
 from stepscope.views.run_figures import figures_of
 
 if TYPE_CHECKING:
@@ -121,14 +122,13 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
     diagnosis = run.diagnose()
     muted, feedback = _opinions(store, run)
     history = history_of(run, store.runs(), diagnosis)
-    current = [finding.as_dict() for finding in diagnosis.findings]
-    stored = {finding["key"]: finding for finding in run.findings() if "key" in finding}
+    # Those that the verdict is about, as on the page; figures of open ones are as they were stored.
+    shown = [{**NOT_STORED, **finding} for finding in findings_of(run, diagnosis) if "key" in finding]
+    current = sorted(filter(is_open, shown), key=importance)
+    over = {finding["key"]: finding for finding in shown if not is_open(finding)}
     for finding in current:
-        before = stored.pop(finding["key"], None)
-        if before is not None and is_open(before):
-            # With its figures, which list, page and verdict show: the newest differ a little.
-            finding.update({name: before[name] for name in finding.keys() & before.keys()})
-        elif before is not None:
+        before = over.pop(finding["key"], None)
+        if before is not None:  # it knows when the problem began
             finding.update(first_step=before["first_step"], first_time=before["first_time"])
         finding["detail"] = f"{finding['detail']} {history.saved_before(finding['id'])}".strip()
         # The short answer: the first remedy, and what it is estimated to gain.
@@ -141,7 +141,7 @@ def report_of(store: Runs, run: Run) -> dict[str, Any]:
         "status": run.status,
         "verdict": verdict_for(run, muted, figures_of(run), diagnosis).as_dict(),
         "findings": current,
-        "earlier": [{**finding, "open": False} for finding in stored.values()],
+        "earlier": list(over.values()),
         "checks": [asdict(check) for check in checks_of(diagnosis)],
         "history": asdict(history.answer),
         "feedback": [asdict(given) for given in feedback],

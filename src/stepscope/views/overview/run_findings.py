@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     _Part = TypeVar("_Part", Evidence, Remedy, Estimate)
 
-_NOT_STORED = schema.Finding("", "", "", "", "info", 0.0, 0.0, 0.0).as_dict()
+NOT_STORED = schema.Finding("", "", "", "", "info", 0.0, 0.0, 0.0).as_dict()
 """The values of fields that a stored finding may lack."""
 
 
@@ -168,7 +168,7 @@ def feedback_on(run: Run, finding_id: str, opinion: Opinion, note: str, made: fl
 
 def _finding(stored: Mapping[str, Any], muted: Collection[str]) -> Finding | None:
     """Returns a finding; None if another program has stored something else under this name."""
-    document = {name: stored.get(name, empty) for name, empty in _NOT_STORED.items()}
+    document = {name: stored.get(name, empty) for name, empty in NOT_STORED.items()}
     chart, estimate = document["chart"], document["estimate"]
     try:
         return Finding(
