@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
+from stepscope.cli.main import main
 from stepscope.mcp.http_server import create_app
 from stepscope.mcp.server import create_server
 from stepscope.mcp.watched_store import WatchedStore
@@ -28,7 +30,7 @@ from stepscope.schema.record import Event
 from stepscope.store.sqlite import SqliteStore
 from tests.golden.fixed_store import fill
 from tests.mcp.asking import answer_of, client_of, content_of, error_of, stdio_server, text_of
-from tests.web.asking import TOKEN, options
+from tests.web.asking import FROM_THE_PAGE, TOKEN, options
 
 TRAINING = """
 import sys
@@ -72,7 +74,7 @@ def test_a_run_that_is_being_recorded_by_an_agent_is_read_up_to_its_last_step(st
     assert answer_of(folder, "list_runs")["runs"][0]["status"] == "finished"
 
 
-def test_a_store_that_is_not_there_yet_has_no_runs_until_one_is_recorded(folder: Path) -> None:
+def test_tools_say_that_there_is_no_store_until_a_run_is_recorded(folder: Path) -> None:
     async def ask() -> tuple:
         async with client_of(folder) as client:
             empty = await client.call_tool("list_runs", {})
@@ -81,13 +83,13 @@ def test_a_store_that_is_not_there_yet_has_no_runs_until_one_is_recorded(folder:
             return empty, unknown, await client.call_tool("explain_run", {})
 
     empty, unknown, explained = asyncio.run(ask())
-    assert "has no run yet" in content_of(empty)["store"]
-    assert unknown.is_error
-    assert "stepscope demo" in text_of(unknown)
+    for result in (empty, unknown):
+        assert result.is_error
+        assert f"There is no store at {folder}" in text_of(result)
     assert content_of(explained)["run"]["run"] == "trained"
 
 
-def test_a_store_that_is_deleted_while_it_is_served_has_no_runs(folder: Path) -> None:
+def test_a_store_that_is_deleted_while_it_is_served_is_missing_and_not_empty(folder: Path) -> None:
     fill(folder)
 
     async def ask() -> tuple:
@@ -98,8 +100,16 @@ def test_a_store_that_is_deleted_while_it_is_served_has_no_runs(folder: Path) ->
 
     before, after, explained = asyncio.run(ask())
     assert content_of(before)["matching"] == 2
-    assert content_of(after)["matching"] == 0
-    assert explained.is_error
+    for result in (after, explained):
+        assert result.is_error
+        assert f"There is no store at {folder}" in text_of(result)
+
+
+def test_a_store_without_runs_is_an_empty_one(folder: Path) -> None:
+    folder.mkdir()
+    SqliteStore(folder / "store.sqlite").close()
+    assert "has no run yet" in answer_of(folder, "list_runs")["store"]
+    assert "stepscope demo" in error_of(folder, "explain_run")
 
 
 @pytest.mark.parametrize("damage", [b"not a database at all", b""])
@@ -160,15 +170,19 @@ def ask_over_http(folder: Path, headers: dict[str, str], **given):
     return asyncio.run(ask())
 
 
-def status_of(folder: Path, headers: dict[str, str], **given) -> tuple[int, str]:
+def response_to(folder: Path, headers: dict[str, str], method: str = "POST", path: str = "/mcp", **given):
     async def ask():
         async with served(folder, **given) as http:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
             accept = {"Accept": "application/json, text/event-stream"}
-            response = await http.post("/mcp", json=body, headers={**accept, **headers})
-            return response.status_code, response.text
+            content = {"json": body} if method == "POST" else {}
+            return await http.request(method, path, headers={**accept, **headers}, **content)
 
-    return asyncio.run(ask())
+    return asyncio.run(asyncio.wait_for(ask(), 60))
+
+
+def status_of(folder: Path, headers: dict[str, str], **given) -> int:
+    return response_to(folder, headers, **given).status_code
 
 
 def test_over_http_the_token_of_the_page_is_needed(folder: Path) -> None:
@@ -176,22 +190,44 @@ def test_over_http_the_token_of_the_page_is_needed(folder: Path) -> None:
     assert (
         ask_over_http(folder, {"Authorization": f"Bearer {TOKEN}"})["finding"]["id"] == "input.exposed_wait"
     )
-    assert status_of(folder, {})[0] == 401
-    assert status_of(folder, {"Authorization": "Bearer wrong"})[0] == 401
+    assert status_of(folder, {}) == 401
+    assert status_of(folder, {"Authorization": "Bearer wrong"}) == 401
 
 
 def test_over_http_another_host_name_and_another_origin_are_refused(folder: Path) -> None:
     fill(folder)
     bearer = {"Authorization": f"Bearer {TOKEN}"}
-    assert status_of(folder, {**bearer, "Host": "evil.test"})[0] == 403
-    assert status_of(folder, {**bearer, "Origin": "http://evil.test"})[0] == 403
-    assert status_of(folder, {**bearer, "Host": "gpu1.lab"}, allowed_hosts=("gpu1.lab",))[0] != 403
+    assert status_of(folder, {**bearer, "Host": "evil.test"}) == 403
+    assert status_of(folder, {**bearer, "Origin": "http://evil.test"}) == 403
+    assert status_of(folder, {**bearer, "Host": "gpu1.lab"}, allowed_hosts=("gpu1.lab",)) != 403
 
 
 def test_without_a_token_a_web_page_cannot_ask_and_a_client_says_that_it_is_none(folder: Path) -> None:
     fill(folder)
     assert ask_over_http(folder, {"X-Stepscope": "1"}, token=None)["finding"]["id"] == "input.exposed_wait"
-    assert status_of(folder, {}, token=None)[0] == 403
+    for method in ("POST", "GET", "HEAD", "OPTIONS", "DELETE"):
+        response = response_to(folder, {}, method, token=None)
+        assert response.status_code == 403, method
+        assert method == "HEAD" or "X-Stepscope: 1" in response.json()["error"]["message"]
+        for foreign in ({"Origin": "http://evil.test"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert status_of(folder, {"X-Stepscope": "1", **foreign}, method=method, token=None) == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp?token=wrong", "/login"])
+def test_without_the_token_a_client_learns_in_json_which_header_it_must_send(
+    method: str, path: str, folder: Path
+) -> None:
+    fill(folder)
+    response = response_to(folder, {}, method, path)
+    assert response.status_code == 401
+    assert "Authorization: Bearer TOKEN" in response.json()["error"]["message"]
+    assert "stepscope serve" not in response.text
+
+
+def test_the_cookie_of_the_page_is_not_accepted_in_place_of_the_token(folder: Path) -> None:
+    fill(folder)
+    assert status_of(folder, FROM_THE_PAGE) == 401
 
 
 @pytest.fixture
@@ -233,6 +269,97 @@ def test_the_command_serves_over_http_until_it_is_stopped(http_process, folder: 
     assert content_of(explained)["run"]["run"] == "trained"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
+
+
+LIMITED_SERVER = """
+import sys
+from pathlib import Path
+from stepscope.mcp.http_server import serve
+from stepscope.web.server.options import Limits, ServerOptions
+
+limits = Limits(head_seconds=float(sys.argv[2]))
+options = ServerOptions(folder=Path(sys.argv[1]), port=0, token=sys.argv[3], limits=limits)
+serve(options, lambda address: print(address, flush=True), allows_writes=False, exactly=True)
+"""
+HALF_OPEN = ("", "POST /mcp HTTP/1.1\r\nHost: 127")
+
+
+def limited_server(start, folder: Path, head_seconds: float = 10.0) -> httpx2.URL:
+    """The address of a server in a process of its own."""
+    fill(folder)
+    process = start(LIMITED_SERVER, folder, head_seconds, TOKEN)
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return httpx2.URL(line.strip())
+
+
+def connect(address: httpx2.URL, sent: str) -> socket.socket:
+    connection = socket.create_connection((address.host, address.port), timeout=60)
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(sent.encode())
+    return connection
+
+
+@pytest.mark.slow
+def test_a_client_is_answered_beside_hundreds_of_connections_without_a_whole_request(
+    start, folder: Path
+) -> None:
+    address = limited_server(start, folder)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}"}
+    with contextlib.ExitStack() as stack:
+        for number in range(350):
+            stack.enter_context(connect(address, HALF_OPEN[number % 2]))
+            if number % 50 == 0 or number > 345:
+                response = httpx2.post(address, json=body, headers=headers, timeout=60)
+                assert response.status_code == 200, response.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", HALF_OPEN, ids=["nothing", "half of the head"])
+def test_a_connection_without_a_whole_request_is_closed(sent: str, start, folder: Path) -> None:
+    with connect(limited_server(start, folder, head_seconds=0.3), sent) as connection:
+        assert connection.recv(1000) == b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"Authorization": f"Bearer {TOKEN}"}, 413)])
+def test_a_body_that_is_too_large_is_answered_with_an_error(
+    headers: dict[str, str], status: int, start, folder: Path
+) -> None:
+    address = limited_server(start, folder)
+    for _ in range(3):
+        response = httpx2.post(address, content=b" " * 9_000_000, headers=headers, timeout=60)
+        assert response.status_code == status
+        assert response.json()["error"]["message"]
+
+
+def run_command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stepscope", "mcp", "--store", str(folder), *options]
+    return subprocess.run(command, input="", capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+def test_over_http_a_folder_that_is_not_there_is_not_created(folder: Path) -> None:
+    done = run_command(folder, "--http", "--port", "0")
+    assert done.returncode == 1
+    assert f"There is no folder {folder}" in done.stderr
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_over_http_a_folder_without_a_store_is_served_with_a_notice(http_process, folder: Path) -> None:
+    folder.mkdir()
+    process, address = http_process()
+    assert address.endswith("/mcp")
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("option", ["--no-token", "--behind-proxy", "--port=0", "--allow-host=gpu1.lab"])
+def test_an_option_of_the_http_server_without_it_is_an_error(option: str, capsys, folder: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["mcp", "--store", str(folder), option])
+    assert f"{option.partition('=')[0]} needs --http" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -15,7 +15,9 @@ from stepscope.cli.options.find import add_store_argument
 from stepscope.cli.options.prometheus_port import valid_port
 from stepscope.cli.output.text import emit, say
 from stepscope.config.find import settings_for
+from stepscope.errors import NotFound
 from stepscope.mcp.skill import write_skill
+from stepscope.store.open import identity_of
 from stepscope.web.access import tokens
 from stepscope.web.server.options import ServerOptions
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     import argparse
 
 DEFAULT_PORT = 8790
+HTTP_OPTIONS = (
+    "host", "port", "no_token", "tls_certificate", "tls_key", "behind_proxy", "allow_host",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +55,10 @@ def run(options: argparse.Namespace) -> int:
     if options.write_skill is not None:
         emit([str(write_skill(options.write_skill))])
         return FINE
+    parser = options.parser
+    given = [name for name in HTTP_OPTIONS if getattr(options, name) != parser.get_default(name)]
+    if given and not options.http:
+        parser.error(f"--{given[0].replace('_', '-')} needs --http")
     settings = settings_for()
     server_options = ServerOptions(
         folder=Path(options.store or settings.directory or ".stepscope").absolute(),
@@ -62,8 +71,14 @@ def run(options: argparse.Namespace) -> int:
         behind_proxy=options.behind_proxy,
         allowed_hosts=tuple(options.allow_host),
     )
-    if not server_options.folder.exists():
-        say(f"There is no store at {server_options.folder} yet. Tools find no runs until one is recorded.")
+    if options.http and not server_options.folder.exists():
+        # The token is in this folder: a mistyped one must not be created.
+        raise NotFound(
+            f"There is no folder {server_options.folder}. Record a run first, name another folder with "
+            "--store, or create it if the first run will be recorded there."
+        )
+    if identity_of(server_options.folder) is None:
+        say(f"There is no store at {server_options.folder} yet. Tools say so until a run is recorded there.")
     with contextlib.suppress(KeyboardInterrupt):
         if options.http:
             _serve_http(server_options, options)

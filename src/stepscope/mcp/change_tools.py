@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field, ValidationError
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.mcp.answers import Answer, NextCall, moment
-from stepscope.mcp.parameters import FindingId, Note, RuleName, RunName, RunPattern, Step  # noqa: TC001 - the schema of the tools reads it
+from stepscope.mcp.answers import Answer, NextCall, moment, quoted
+from stepscope.mcp.parameters import (
+    ChangedRun,
+    FindingId,
+    Note,
+    RuleName,
+    RunPattern,
+    Step,
+    argument_errors,
+)
 from stepscope.mcp.watched_store import similar
 from stepscope.store.mark_store import Opinion  # noqa: TC001 - the schema of the tool reads it
 from stepscope.views.alerts.alert_list import alerts_of
@@ -33,13 +41,12 @@ class ChangeTools:
         self._store = store
 
     def add_note(
-        self,
-        text: Annotated[str, Field(min_length=1, max_length=10_000)],
-        run: RunName = "",
-        step: Step = None,
+        self, run: ChangedRun, text: Annotated[str, Field(min_length=1, max_length=10_000)], step: Step = None
     ) -> Answer:
         """Adds a note to a run, at a step or on the whole run; people see it on the page."""
         body = _checked(NewNote, text=text, step=step)
+        if not text.strip():
+            raise StepscopeError("The note is blank. Give a text.")
         with self._store.open() as called:
             chosen = called.run(run)
             handle = self._store.handle(chosen, called)
@@ -52,8 +59,13 @@ class ChangeTools:
         done = {"run": handle, "note": note.id, "text": note.text, "step": note.step}
         return Answer(done, NextCall("explain_run", {"run": handle}, "Says how the run is doing."))
 
-    def tag_run(self, run: RunName = "", add: Tags = [], remove: Tags = []) -> Answer:  # noqa: B006 - never changed
+    def tag_run(self, run: ChangedRun, add: Tags = [], remove: Tags = []) -> Answer:  # noqa: B006 - never changed
         """Adds tags to a run or removes some; the list of runs can be filtered by them: `tag:best`."""
+        both = [tag for tag in add if tag in remove]
+        if both:
+            raise StepscopeError(f"The tag {quoted(both[0])} is in both `add` and `remove`. Give it once.")
+        if not all(tag.strip() for tag in add):
+            raise StepscopeError("A tag is blank. Give a text.")
         with self._store.open() as called:
             chosen = called.run(run)
             handle = self._store.handle(chosen, called)
@@ -83,7 +95,7 @@ class ChangeTools:
             )
         names = {row.name for row in alerts.rules} | {row.rule for row in (*alerts.open, *alerts.past)}
         if not any(fnmatchcase(name, body.rule) for name in names):
-            raise NotFound(f"There is no rule {rule!r}; {similar(rule, sorted(names))}")
+            raise NotFound(f"There is no rule {quoted(rule)}; {similar(rule, sorted(names))}")
         now_ns = state.now_ns()
         until_ns = now_ns + int(body.minutes * NS_PER_MINUTE)
         state.silences.silence(body.rule, body.run, now_ns=now_ns, until_ns=until_ns, reason=body.reason)
@@ -97,15 +109,14 @@ class ChangeTools:
         known = silences.read().silences
         matching = [silence for silence in known if (silence.rule, silence.run) == (rule, run)]
         if not matching:
-            listed = ", ".join(f"{silence.rule} in {silence.run}" for silence in known) or "none"
-            raise NotFound(f"There is no silence of the rule {rule!r} in {run!r}; there are: {listed}.")
+            names = [f"{quoted(silence.rule)} in {quoted(silence.run)}" for silence in known]
+            listed = ", ".join(names) or "none"
+            raise NotFound(f"There is no silence of {quoted(rule)} in {quoted(run)}; there are: {listed}.")
         for silence in matching:
             silences.end_silence(silence.id)
         return Answer({"ended": len(matching), "rule": rule}, NextCall("list_alerts", {}, "Lists alerts."))
 
-    def mute_finding(
-        self, finding: FindingId, opinion: Opinion, run: RunName = "", note: Note = ""
-    ) -> Answer:
+    def mute_finding(self, run: ChangedRun, finding: FindingId, opinion: Opinion, note: Note = "") -> Answer:
         """Marks a finding as wrong or not wanted; it is muted in all runs of the project."""
         body = _checked(NewFeedback, opinion=opinion, note=note)
         state = self._store.state
@@ -118,7 +129,7 @@ class ChangeTools:
         undo = NextCall("unmute_finding", {"finding": finding, "run": handle}, "Reports it again.")
         return Answer(done, undo)
 
-    def unmute_finding(self, finding: FindingId, run: RunName = "") -> Answer:
+    def unmute_finding(self, run: ChangedRun, finding: FindingId) -> Answer:
         """Reports a muted finding of a run's project again."""
         marks = self._store.state.marks
         with self._store.open() as called:
@@ -126,7 +137,8 @@ class ChangeTools:
             handle = self._store.handle(chosen, called)
         if not marks.withdraw_feedback(chosen.project, finding):
             known = similar(finding, [given.finding for given in marks.feedback(chosen.project)])
-            raise NotFound(f"No finding {finding!r} is muted in the project {chosen.project!r}; {known}")
+            project = quoted(chosen.project)
+            raise NotFound(f"No finding {quoted(finding)} is muted in the project {project}; {known}")
         done = {"finding": finding, "reported_again_in_project": chosen.project}
         return Answer(done, NextCall("explain_run", {"run": handle}, "Shows the findings."))
 
@@ -136,7 +148,4 @@ def _checked(kind: type[_Body], **fields: object) -> _Body:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
-        )
-        raise StepscopeError(f"The change is not valid: {problems}.") from error
+        raise StepscopeError(argument_errors(error)) from error

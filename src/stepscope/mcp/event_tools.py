@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.mcp.answers import (
     MAX_BYTES,
+    MORE_DETAIL,
     Answer,
     NextCall,
-    clean_text,
     content_of,
     moment,
+    one_line,
+    quoted,
     rounded,
     size_of,
 )
-from stepscope.mcp.parameters import Detail, Limit, RunName, Search  # noqa: TC001 - the schema of the tools reads it
+from stepscope.mcp.parameters import AlertsOfRun, Detail, Limit, RunName, Search  # noqa: TC001 - the schema of the tools reads it
+from stepscope.mcp.watched_store import handle_of_id
 from stepscope.views.alerts.alert_list import alerts_of
 from stepscope.views.logs.console_lines import console_of
 from stepscope.views.logs.run_failure import failure_of
@@ -23,7 +26,7 @@ from stepscope.views.logs.run_failure import failure_of
 if TYPE_CHECKING:
     from stepscope.mcp.watched_store import WatchedStore
     from stepscope.views.alerts.alert_rows import AlertRow
-    from stepscope.views.logs.console_lines import Failure
+    from stepscope.views.logs.console_lines import Console, Failure
     from stepscope.views.logs.log_files import ConsoleLine
 
 LINES = 40
@@ -54,6 +57,8 @@ class EventTools:
             "run": handle,
             "failure": None if failure is None else failure_entry(failure, TRACEBACK_LINES),
             "lines": [],
+            "matching_lines": console.total if search and console.captured else None,
+            "nothing_to_show": _no_match(console, search),
             "earlier_lines_not_shown": console.total or None,
             "not_captured": console.why_not,
             "how_to_capture": [f"{way.text} {way.code}" for way in console.how],
@@ -62,7 +67,7 @@ class EventTools:
         call = NextCall("explain_run", {"run": handle}, "Says how the run is doing.")
         if failure is not None:
             call = NextCall("recommend_changes", {"run": handle}, "Lists what to change.")
-        answer = Answer(body, call, detail)
+        answer = Answer(body, call, detail, "limit=1000")
         rest = size_of(content_of(answer)) + LIST_BYTES
         lines = _newest_lines(console.lines, MAX_BYTES[detail] - rest)
         return replace(
@@ -70,7 +75,7 @@ class EventTools:
             body={**body, "lines": lines, "earlier_lines_not_shown": (console.total - len(lines)) or None},
         )
 
-    def list_alerts(self, run: RunName = "", detail: Detail = "short") -> Answer:
+    def list_alerts(self, run: AlertsOfRun = "", detail: Detail = "short") -> Answer:
         """Lists firing and past alerts of one run or of all, and silences; in full also all rules."""
         with self._store.open() as called:
             state = self._store.state
@@ -103,15 +108,21 @@ class EventTools:
         newest = next((alert["run"] for alert in (*firing, *past)), "")
         arguments = {"run": newest} if newest else {}
         why = "Says why." if newest else "Says how the newest run is doing."
-        return Answer(body, NextCall("explain_run", arguments, why), detail)
+        return Answer(body, NextCall("explain_run", arguments, why), detail, MORE_DETAIL)
+
+
+def _no_match(console: Console, search: str) -> str | None:
+    if not console.captured or console.total or console.why_not:
+        return None
+    return f"No line contains {quoted(search)}."
 
 
 def failure_entry(failure: Failure, most_lines: int) -> dict[str, Any]:
     """Returns why a run failed, with the end of its traceback; without the lines that only underline code."""
     lines = [line for line in (failure.traceback or "").splitlines() if line.strip(" ^~")]
     return {
-        "reason": clean_text(failure.reason)[:MAX_REASON],
-        "traceback_end": [clean_text(line)[:MAX_LINE] for line in lines[-most_lines:]],
+        "reason": one_line(failure.reason)[:MAX_REASON],
+        "traceback_end": [one_line(line)[:MAX_LINE] for line in lines[-most_lines:]],
         "hint": failure.hint,
     }
 
@@ -122,7 +133,7 @@ def _newest_lines(lines: tuple[ConsoleLine, ...], most_bytes: int) -> list[str]:
     left = most_bytes
     for line in reversed(lines):
         step = "" if line.step is None else f" (step {line.step})"
-        text = f"{line.number}{step}: {clean_text(line.text)[:MAX_LINE]}"
+        text = f"{line.number}{step}: {one_line(line.text)[:MAX_LINE]}"
         left -= size_of(text) + 1
         if left < 0:
             break
@@ -135,7 +146,7 @@ def _alert(row: AlertRow) -> dict[str, Any]:
         "id": row.id,
         "rule": row.rule,
         "severity": row.severity,
-        "run": row.run_id,
+        "run": handle_of_id(row.run_id),
         "message": row.message,
         "advice": row.advice,
         "fired": moment(row.fired),

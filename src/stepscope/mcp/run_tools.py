@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from stepscope.analysis.verdict import importance
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.mcp.answers import Answer, NextCall, moment, rounded
+from stepscope.mcp.answers import MORE_DETAIL, Answer, NextCall, moment, quoted, rounded, with_rows
 from stepscope.mcp.event_tools import failure_entry
-from stepscope.mcp.parameters import Detail, FindingId, Limit, RunName  # noqa: TC001 - the schema of the tools reads it
+from stepscope.mcp.parameters import Detail, FindingId, Limit, Offset, RunName  # noqa: TC001 - the schema of the tools reads it
 from stepscope.mcp.watched_store import handle_of, similar
-from stepscope.schema.finding import SEVERITIES
 from stepscope.views.formatting import between, percent
 from stepscope.views.history.run_history import history_of
 from stepscope.views.logs.run_failure import failure_of
@@ -20,11 +21,14 @@ from stepscope.views.overview.run_verdict import findings_of, verdict_for
 from stepscope.views.runs.run_list import SORTS, filtered, sorted_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from stepscope.analysis.diagnose import Diagnosis
     from stepscope.analysis.verdict import Verdict
     from stepscope.mcp.watched_store import CalledStore, WatchedStore
     from stepscope.reading import Run
-    from stepscope.schema.finding import Estimate
+    from stepscope.schema.finding import Estimate, Remedy
+    from stepscope.store.mark_store import Feedback
     from stepscope.views.logs.console_lines import Failure
     from stepscope.views.overview.run_findings import Finding
     from stepscope.views.runs.run_rows import RunRow
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 RUNS = 8
 """How many runs a list has where no number is given."""
 TRACEBACK_LINES = 8
+FAILURE_LINES = 4
+"""How many lines of a traceback come before the changes to make."""
 NOT_CHECKED = 3
 """How many checks that could not run are named."""
 
@@ -53,122 +59,180 @@ class RunTools:
         ] = "",
         sort: Annotated[SORTS, Field(description="The figure to sort by, largest first.")] = "started",
         limit: Limit = None,
+        offset: Offset = 0,
     ) -> Answer:
         """Lists runs, the newest first: status, progress, loss, speed and how each run is doing."""
         with self._store.open() as called:
             rows = self._store.rows(called)
             names = [row.name for row in rows]
-        matching, error = filtered(
-            [row for row in rows if not row.archived], filter, self._store.state.now_ns()
-        )
-        if error is not None:
-            raise StepscopeError(f"The filter {filter!r} is not valid: {error.message}")
-        shown = sorted_rows(matching, sort, descending=True)[: limit or RUNS]
+        matching = _matching(rows, filter, self._store.state.now_ns())
+        if offset and offset >= len(matching):
+            raise StepscopeError(f"offset is {offset}, and the number of matching runs is {len(matching)}.")
+        shown = sorted_rows(matching, sort, descending=True)[offset : offset + (limit or RUNS)]
         handles = [handle_of(row.id, row.name, names) for row in shown]
-        body = {
-            "runs": [_row(row, handle) for row, handle in zip(shown, handles, strict=True)],
-            "matching": len(matching),
-            "store": "" if rows else f"The store {self._store.folder} has no run yet.",
-        }
         worst = next((at for at, row in enumerate(shown) if row.attention), 0)
         call = (
             NextCall("explain_run", {"run": handles[worst]}, "Says how this run is doing, and why.")
             if shown
             else NextCall("list_runs", {}, "Lists all runs." if filter else "Lists runs once there are some.")
         )
-        return Answer(body, call, "short" if limit is None else "full")
+        body = {
+            "runs": [],
+            "matching": len(matching),
+            "store": "" if rows else f"The store {self._store.folder} has no run yet.",
+        }
+        listed = [_row(row, handle) for row, handle in zip(shown, handles, strict=True)]
+        answer = Answer(body, call, "short" if limit is None else "full", "limit=1000")
+        answer, count = with_rows(answer, "runs", listed, len(matching) - offset)
+        following = offset + count if offset + count < len(matching) else None
+        return replace(answer, body={**answer.body, "next_offset": following})
 
     def explain_run(self, run: RunName = "", finding: FindingId = "", detail: Detail = "short") -> Answer:
         """Says how a run is doing, why it is slow or failed, the evidence, and what to change. Call it first.
 
-        Without a finding, explains the most important one and lists the others.
+        Without a finding, explains the most important one and lists the others. Earlier findings are over:
+        they are not in the newest steps.
         """
         with self._store.open() as called:
             chosen = called.run(run)
             handle = self._store.handle(chosen, called)
             diagnosis = chosen.diagnose()
             verdict = _verdict(self._store, called, chosen, diagnosis)
-            findings = ranked_findings(called, chosen, diagnosis, verdict)
+            ranked = ranked_findings(called, chosen, diagnosis, verdict)
             failure = failure_of(chosen)
             history = history_of(chosen, called.opened.runs.runs(), diagnosis, self._store.state.figures)
             row = self._store.state.row(chosen)
-        main, others = _chosen_finding(findings, finding, handle)
+        main, others = _chosen_finding(ranked, finding, handle)
         not_run = [check for check in checks_of(diagnosis) if check.result == "could not run"]
         if detail == "short":  # checks that say nothing of the cause are of interest where there is none
             not_run = not_run[:NOT_CHECKED] if failure is None and main is None else []
         answer = history.answer
         body = {
             "run": {**_row(row, handle), "verdict": None, "reason": "" if failure else row.reason},
+            "failure": None if failure is None else failure_entry(failure, TRACEBACK_LINES),
             "verdict": {
                 "headline": verdict.headline,
                 "severity": verdict.severity,
                 "confidence": verdict.confidence,
             },
-            "failure": None if failure is None else failure_entry(failure, TRACEBACK_LINES),
-            "finding": None if main is None else _finding(main, detail),
+            "finding": None if main is None else {**_finding(main, detail), **ranked.state_of(main)},
             "other_findings": [
                 {"id": other.id, "severity": other.severity, "headline": other.headline} for other in others
             ],
+            **ranked.put_aside(),
             "compared_with_earlier_runs": answer.sentence if answer.runs else "",
             "could_not_check": [{"id": check.id, "why": check.why} for check in not_run],
         }
         call = _after_explanation(handle, failure, main, is_first=not finding, has_more=bool(others))
-        return Answer(body, call, detail)
+        return Answer(body, call, detail, MORE_DETAIL)
 
     def recommend_changes(self, run: RunName = "", detail: Detail = "short") -> Answer:
-        """Lists the changes to make, the largest gain first, with code, and what helped in earlier runs."""
+        """Lists the changes to make, the most important first, with code, and what helped in earlier runs.
+
+        Earlier findings are over: they are not in the newest steps.
+        """
         with self._store.open() as called:
             chosen = called.run(run)
             handle = self._store.handle(chosen, called)
             diagnosis = chosen.diagnose()
             verdict = _verdict(self._store, called, chosen, diagnosis)
-            findings = ranked_findings(called, chosen, diagnosis, verdict)
+            ranked = ranked_findings(called, chosen, diagnosis, verdict)
+            failure = failure_of(chosen)
             history = history_of(chosen, called.opened.runs.runs(), diagnosis, self._store.state.figures)
-        by_gain = sorted(findings, key=_gain, reverse=True)
         changes = [
-            {
-                "change": remedy.text,
-                "code": remedy.code,
-                "framework": remedy.framework,
-                "finding": finding.id,
-                "problem": finding.headline,
-                "where": finding.where,
-                "estimated_gain": gain_text(finding.estimate),
-            }
-            for finding in by_gain
+            _change(finding, remedy)
+            for finding in ranked.current
             for remedy in (finding.remedies[:1] if detail == "short" else finding.remedies)
         ]
         body = {
             "run": handle,
+            "failure": None if failure is None else failure_entry(failure, FAILURE_LINES),
             "changes": changes,
-            "nothing_to_change": "" if changes else verdict.headline,
+            "nothing_to_change": "" if changes or failure else verdict.headline,
+            **ranked.put_aside(),
             "helped_in_earlier_runs": [advice.sentence for advice in history.answer.helped],
         }
-        if changes:
-            arguments = {"run": handle, "finding": by_gain[0].id}
-            return Answer(body, NextCall("explain_run", arguments, "Shows the evidence."), detail)
-        return Answer(body, NextCall("list_metrics", {"run": handle}, "Shows what was recorded."), detail)
+        call = NextCall("list_metrics", {"run": handle}, "Shows what was recorded.")
+        if failure is not None:
+            call = NextCall("read_logs", {"run": handle}, "Shows the last lines that the run printed.")
+        elif changes:
+            arguments = {"run": handle, "finding": changes[0]["finding"]}
+            call = NextCall("explain_run", arguments, "Shows the evidence.")
+        return Answer(body, call, detail, MORE_DETAIL)
 
 
-def ranked_findings(
-    called: CalledStore, run: Run, diagnosis: Diagnosis, verdict: Verdict
-) -> tuple[Finding, ...]:
-    """Returns the findings that are open and not muted: the one of the verdict first, then the worst ones."""
-    muted = called.marks.muted(run.id, run.project)
-    listed = listed_findings(findings_of(run, diagnosis), muted)
-    shown = [finding for finding in listed if finding.open and not finding.muted]
-    shown.sort(
-        key=lambda finding: (
-            finding.id != verdict.id,
-            SEVERITIES.index(finding.severity),
-            -(finding.share or 0.0),
-        )
+def _matching(rows: Iterable[RunRow], text: str, now_ns: int) -> list[RunRow]:
+    """Returns the rows that match a filter, without archived runs."""
+    matching, error = filtered([row for row in rows if not row.archived], text, now_ns)
+    if error is not None:
+        raise StepscopeError(f"The filter {quoted(text)} is not valid: {error.message}")
+    return matching
+
+
+def _change(finding: Finding, remedy: Remedy) -> dict[str, Any]:
+    return {
+        "change": remedy.text,
+        "code": remedy.code,
+        "framework": remedy.framework,
+        "finding": finding.id,
+        "problem": finding.headline,
+        "severity": finding.severity,
+        "where": finding.where,
+        "estimated_gain": gain_text(finding.estimate),
+    }
+
+
+@dataclass(frozen=True)
+class RankedFindings:
+    """The findings of a run, the most important first."""
+
+    current: tuple[Finding, ...]
+    """Those in the newest steps, and the one that the verdict is about."""
+    earlier: tuple[Finding, ...]
+    """Those that are over: an earlier diagnosis had them, that of the newest steps has not."""
+    muted: tuple[Finding, ...]
+    opinions: Mapping[str, Feedback]
+    """Why findings are muted, by their ids."""
+
+    def state_of(self, finding: Finding) -> dict[str, Any]:
+        """Returns the entries of a finding that is muted or over."""
+        if finding in self.muted:
+            opinion = self.opinions.get(finding.id)
+            return {"muted": True, **({} if opinion is None else _opinion(opinion))}
+        return {"over": "It is not in the newest steps."} if finding in self.earlier else {}
+
+    def put_aside(self) -> dict[str, Any]:
+        """Returns short lists of the findings that are muted or over."""
+        return {
+            "earlier_findings": [
+                {"id": finding.id, "headline": finding.headline} for finding in self.earlier
+            ],
+            "muted_findings": [
+                {"id": id_, **(_opinion(self.opinions[id_]) if id_ in self.opinions else {})}
+                for id_ in dict.fromkeys(finding.id for finding in self.muted)
+            ],
+        }
+
+
+def ranked_findings(called: CalledStore, run: Run, diagnosis: Diagnosis, verdict: Verdict) -> RankedFindings:
+    """Returns the findings of a run: the one of the verdict first, then in the order of the diagnosis."""
+    stored = listed_findings(findings_of(run, diagnosis), called.marks.muted(run.id, run.project))
+    # A problem that was over and came back is stored as it was, and then as it is.
+    by_key = {finding.key: finding for finding in sorted(stored, key=lambda finding: finding.open)}
+    findings = sorted(
+        by_key.values(), key=lambda finding: (finding.id != verdict.id, importance(asdict(finding)))
     )
-    return tuple(shown)
+    shown = [finding for finding in findings if not finding.muted]
+    return RankedFindings(
+        current=tuple(finding for finding in shown if finding.open),
+        earlier=tuple(finding for finding in shown if not finding.open),
+        muted=tuple(finding for finding in findings if finding.muted),
+        opinions={opinion.finding: opinion for opinion in called.marks.feedback(run.project)},
+    )
 
 
-def _gain(finding: Finding) -> float:
-    return finding.estimate.likely if finding.estimate else 0.0
+def _opinion(opinion: Feedback) -> dict[str, Any]:
+    return {"opinion": opinion.opinion, "note": opinion.note}
 
 
 def gain_text(estimate: Estimate | None) -> str:
@@ -185,16 +249,17 @@ def _verdict(store: WatchedStore, called: CalledStore, run: Run, diagnosis: Diag
 
 
 def _chosen_finding(
-    findings: tuple[Finding, ...], wanted: str, handle: str
+    ranked: RankedFindings, name: str, handle: str
 ) -> tuple[Finding | None, tuple[Finding, ...]]:
-    """Returns the finding to explain and the others."""
-    if not wanted:
-        return (findings[0], findings[1:]) if findings else (None, ())
+    """Returns the finding to explain and the other current ones."""
+    if not name:
+        return (ranked.current[0], ranked.current[1:]) if ranked.current else (None, ())
+    findings = (*ranked.current, *ranked.earlier, *ranked.muted)
     for finding in findings:
-        if wanted in (finding.id, finding.key):
-            return finding, tuple(other for other in findings if other is not finding)
-    known = similar(wanted, [finding.id for finding in findings])
-    raise NotFound(f"The run {handle!r} has no open finding {wanted!r}; {known}")
+        if name in (finding.id, finding.key):
+            return finding, tuple(other for other in ranked.current if other is not finding)
+    known = similar(name, [finding.id for finding in findings])
+    raise NotFound(f"The run {quoted(handle)} has no finding {quoted(name)}; {known}")
 
 
 def _after_explanation(

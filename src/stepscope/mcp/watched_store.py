@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepscope.agent.process.attend import catch_up
-from stepscope.errors import NotFound, StepscopeError
-from stepscope.mcp.answers import clean_text
+from stepscope.errors import NotFound, StepscopeError, StoreError
+from stepscope.filesystem import is_closed
+from stepscope.mcp.answers import one_line, quoted
+from stepscope.store.open import has_store
 from stepscope.web.app_state import AppState
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from stepscope.web.server.options import ServerOptions
 
 MAX_NAME = 100
-"""Longer names of runs are replaced by ids."""
+"""Longer names of runs are replaced by ids; longer ids and keys are cut, and end in a digest."""
 
 MAX_NAMED = 5
 """Names that a message about an unknown one lists."""
@@ -49,15 +53,16 @@ class CalledStore:
         if len(same_name) == 1:
             return same_name[0]
         if same_name:
-            ids = ", ".join(run.id for run in same_name)
-            raise NotFound(f"{len(same_name)} runs are named {name[:100]!r}. Use one of the ids: {ids}")
+            same_ids = ", ".join(quoted(handle_of_id(run.id)) for run in same_name)
+            raise NotFound(f"{len(same_name)} runs are named {quoted(name)}. Use one of the ids: {same_ids}")
         names = [self.marks.name(run.id) or run.name for run in reversed(runs)]
-        known = similar(name, [*names, *(run.id for run in runs)])
-        raise NotFound(f"There is no run {name[:100]!r}; {known}")
+        ids = [handle_of_id(run.id) for run in reversed(runs)]
+        known = similar(name, [*filter(_is_shown, names), *ids])
+        raise NotFound(f"There is no run {quoted(name)}; {known}")
 
     def _names(self, run: Run) -> tuple[str | None, ...]:
         """Returns the names of a run: as recorded, as on the page, and its id as answers show it."""
-        return run.name, self.marks.name(run.id), clean_text(run.id)
+        return run.name, self.marks.name(run.id), handle_of_id(run.id)
 
 
 class WatchedStore:
@@ -70,10 +75,17 @@ class WatchedStore:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[CalledStore]:
-        """Opens the store for one call, after it has what was recorded until now."""
+        """Opens the store for one call, with what was recorded until now; raises NotFound without one."""
+        if is_closed(self.folder):
+            raise StoreError(f"This user may not enter {self.folder}. Ask its owner for access.")
         # Two threads of one process cannot both be the agent.
         with self._catching_up, contextlib.suppress(StepscopeError, OSError):
             catch_up(self.folder)
+        if not has_store(self.folder):
+            raise NotFound(
+                f"There is no store at {self.folder}. Record a run first, or start stepscope mcp with "
+                "another folder: --store DIR."
+            )
         with self.state.readers.open() as opened:
             yield CalledStore(opened, self.state.marks)
 
@@ -92,8 +104,31 @@ class WatchedStore:
 
 def handle_of(run_id: str, name: str, names: Sequence[str]) -> str:
     """Returns a run's name; its id if other runs have that name, or if answers cannot show it as it is."""
-    is_shown = name == clean_text(name) and len(name) <= MAX_NAME
-    return name if is_shown and names.count(name) == 1 else run_id
+    return name if _is_shown(name) and names.count(name) == 1 else handle_of_id(run_id)
+
+
+def handle_of_id(run_id: str) -> str:
+    """Returns what to call a run that is not called by its name."""
+    return _handle(run_id, is_unique=True)
+
+
+def handles_of_keys(keys: Iterable[str]) -> dict[str, str]:
+    """Returns what to call each key: the key itself where answers can show it, and no two the same."""
+    known = list(dict.fromkeys(keys))
+    shown = Counter(map(one_line, known))
+    return {key: _handle(key, is_unique=shown[one_line(key)] == 1) for key in known}
+
+
+def _is_shown(name: str) -> bool:
+    return name == one_line(name) and len(name) <= MAX_NAME
+
+
+def _handle(name: str, *, is_unique: bool) -> str:
+    text = one_line(name)
+    if _is_shown(name) or (is_unique and len(text) <= MAX_NAME):
+        return text
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[: MAX_NAME - 10]}~{digest[:8]}"
 
 
 def similar(name: str, known: Iterable[str]) -> str:
@@ -101,7 +136,7 @@ def similar(name: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))
     matches = difflib.get_close_matches(name, names, n=MAX_NAMED, cutoff=0.5)
     if matches:
-        return f"did you mean {' or '.join(map(repr, matches))}?"
+        return f"did you mean {' or '.join(map(quoted, matches))}?"
     if not names:
         return "there are none."
-    return f"there are: {', '.join(names[:MAX_NAMED])}{', …' if len(names) > MAX_NAMED else ''}."
+    return f"there are: {', '.join(map(quoted, names[:MAX_NAMED]))}{', …' if len(names) > MAX_NAMED else ''}."

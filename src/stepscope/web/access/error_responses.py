@@ -22,6 +22,11 @@ NEEDS_LOGIN = (
     "if the server is already running, the same command prints it again. "
     "Programs send the header Authorization: Bearer TOKEN."
 )
+NEEDS_HEADER = (
+    "This server needs its access token. Send the header Authorization: Bearer TOKEN. The token is in the "
+    "file that the server named when it was started, by default server.token in the store folder."
+)
+WRONG_HEADER = f"This token is wrong or has been replaced. {NEEDS_HEADER}"
 WRONG_LOGIN = f"This token is wrong or has been replaced. {NEEDS_LOGIN}"
 
 

@@ -66,7 +66,11 @@ def security_headers(frame_origins: Sequence[str]) -> dict[bytes, bytes]:
 
 
 class AccessMiddleware:
-    """Lets a request through only if it has the token, or needs none, and is within the limits."""
+    """Lets a request through only if it has the token, or needs none, and is within the limits.
+
+    With `is_for_programs` there is no login: cookies do not count, and every request, also one that only
+    reads, must be one that no web page can cause.
+    """
 
     def __init__(
         self,
@@ -74,8 +78,11 @@ class AccessMiddleware:
         options: ServerOptions,
         keyring: Keyring,
         now: Callable[[], float] = time.monotonic,
+        *,
+        is_for_programs: bool = False,
     ) -> None:
         self._app, self._options, self._keyring, self._now = app, options, keyring, now
+        self._is_for_programs = is_for_programs
         self._headers = security_headers(options.settings.dashboard.frame_origins)
         self._base_path = options.base_path.rstrip("/")
         self._names = host_names(options.host, options.allowed_hosts)
@@ -143,14 +150,15 @@ class AccessMiddleware:
             return response
         keyring = self._keyring
         has_bearer = keyring.accepts(request.bearer())
-        if not (has_bearer or keyring.is_in_cookie(request) or not keyring.is_needed()):
+        has_cookie = not self._is_for_programs and keyring.is_in_cookie(request)
+        if not (has_bearer or has_cookie or not keyring.is_needed()):
             return self._token_missing(request, error_responses.NEEDS_LOGIN)
         if request.path != SCRAPED:  # which goes on for ever, also where nobody needs the server any more
             self.last_request_at = self._now()
         request.mark_authenticated()
-        if request.is_change:
+        if request.is_change or self._is_for_programs:
             refused = self._cross_origin(request, without_bearer=not has_bearer)
-            if refused is None and self._options.read_only:
+            if refused is None and request.is_change and self._options.read_only:
                 refused = error_response(405, "This server changes nothing: it was started with --read-only.")
         return refused or self._rate_limited(request)
 
@@ -172,7 +180,9 @@ class AccessMiddleware:
     def _login(self, request: IncomingRequest) -> Response | None:
         """Exchanges a token in the URL for a cookie, and redirects to the URL without it."""
         is_needed, token = self._keyring.is_needed(), request.query_token()
-        if request.is_api or request.method != "GET" or (token is None and request.path != "/login"):
+        if self._is_for_programs or request.is_api or request.method != "GET":
+            return None
+        if token is None and request.path != "/login":
             return None
         if is_needed and token is None:
             return None
@@ -190,6 +200,10 @@ class AccessMiddleware:
         if not self._unauthenticated.allows(request.address):
             return error_response(429, "Too many requests without a token. Wait a few seconds.")
         headers = {"WWW-Authenticate": "Bearer"}
+        if self._is_for_programs:
+            is_missing = request.bearer() is None
+            text = error_responses.NEEDS_HEADER if is_missing else error_responses.WRONG_HEADER
+            return error_response(401, text, headers=headers)
         if request.is_api or request.method != "GET":
             return error_response(401, text, headers=headers)
         page = plain_page(401, "stepscope", text)
@@ -202,7 +216,12 @@ class AccessMiddleware:
         fetch_site = request.header("sec-fetch-site")
         is_cross_origin = any(not is_same_origin(origin, host) for origin in origins) or len(origins) > 1
         if is_cross_origin or fetch_site not in (None, "same-origin", "none"):
-            return error_response(403, "A page of another origin asked for this change.")
+            what = "sent this request" if self._is_for_programs else "asked for this change"
+            return error_response(403, f"A page of another origin {what}.")
+        if self._is_for_programs and without_bearer and request.header(CUSTOM_HEADER) != "1":
+            return error_response(
+                403, "Send the header X-Stepscope: 1. This server needs no token, but no web page may ask it."
+            )
         by_cookie = without_bearer and self._keyring.is_needed()
         if without_bearer and (request.header(CUSTOM_HEADER) != "1" or (by_cookie and not origins)):
             return error_response(

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from stepscope.web.access.middleware import AccessMiddleware
+
 log = logging.getLogger("stepscope.web")
 
 MAX_LOG_BYTES = 1 << 20
@@ -66,7 +68,8 @@ def serve(
             address = address_of(options, listener)
             lock.write_address(address, token_file)
             announce(address)
-            _run(options, listener)
+            state = AppState(options)
+            serve_app(create_app(options, state), state, listener)
         finally:
             listener.close()
             if options.unix_socket is not None:
@@ -193,9 +196,9 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _run(options: ServerOptions, listener: socket.socket) -> None:
-    state = AppState(options)
-    gate = create_app(options, state)
+def serve_app(gate: AccessMiddleware, state: AppState, listener: socket.socket) -> None:
+    """Serves an application on a listening socket until it is stopped, within the limits on connections."""
+    options = state.options
     tls_options: dict[str, Any] = {}
     if options.has_tls:
         tls_options = {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
