@@ -56,6 +56,53 @@ def test_a_name_for_several_runs_is_refused(folder, tmp_path, capsys):
     assert "has 2 runs" in capsys.readouterr().err
 
 
+def test_a_source_that_has_changed_is_said_and_is_a_failure_until_it_is_imported_again(table, folder, capsys):
+    main(["import", str(table), "--store", str(folder)])
+    with table.open("a") as file:
+        file.write("2,1600000120,1\n3,1600000180,1\n")
+    capsys.readouterr()
+    assert main(["import", str(table), "--store", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "imported before, as old-" in out
+    assert "the source has 2 more points than were imported" in out
+    assert "has changed since: --again imports it as a new run" in err
+    assert main(["import", str(table), "--again", "--store", str(folder)]) == 0
+    assert "old-2" in capsys.readouterr().out
+    assert main(["import", str(table), "--store", str(folder)]) == 0
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_what_was_left_out_is_said(option, table, folder, capsys):
+    table.write_text("step,loss,note\n0,1,a\n1,2%,b\n")
+    assert main(["import", str(table), "--json", *option, "--store", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    [run] = json.loads(out)
+    assert run["left_out"] == {"note": 2, "loss": 1}
+    assert "left out cells that are not numbers: note (2), loss (1)" in run["remarks"][0]
+    assert "old: left out cells that are not numbers: note (2), loss (1)." in err
+
+
+def test_damaged_runs_are_listed_and_the_others_imported(folder, tmp_path, capsys):
+    for name in "ab":
+        run = tmp_path / "mlruns" / "0" / name
+        (run / "metrics").mkdir(parents=True)
+        (run / "meta.yaml").write_text(f"run_id: {name}\nstart_time: 1700000000000\nstatus: 3\n")
+        (run / "metrics" / "loss").write_text(f"1700000000000 {'half' if name == 'a' else 1} 0\n")
+    assert main(["import", "mlruns", "--skip-damaged", "--store", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert re.search(r"a +default +damaged .* is damaged at line 1", out)
+    assert "Imported 1 run into" in err
+    assert "1 run left out as damaged" in err
+    assert [run.name for run in open_store(folder).runs()] == ["b"]
+
+
+def test_a_server_is_named_without_its_password(folder, capsys, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert main(["import", "http://me:secret@127.0.0.1:1/x", "--store", str(folder)]) == 1
+    assert "Reading http://127.0.0.1:1/x" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", plugins.names("importers"))
 def test_every_kind_of_source_is_documented(kind):
     assert f"| `{kind}` |" in PAGE

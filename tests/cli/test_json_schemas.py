@@ -79,9 +79,15 @@ def test_an_imported_run_is_what_its_schema_describes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "history.csv").write_text("step,loss\n0,1.0\n1,nan\n")
-    for _ in range(2):  # the second time it is imported already
+    outcomes = []
+    for line in ("", "", "3,1.0\n"):  # the second time it is imported already, then it has changed
+        with (tmp_path / "history.csv").open("a") as file:
+            file.write(line)
         main(["import", str(tmp_path / "history.csv"), "--json", "--store", str(tmp_path / "store")])
-        assert_described("import", json.loads(capsys.readouterr().out))
+        printed = json.loads(capsys.readouterr().out)
+        assert_described("import", printed)
+        outcomes.append(printed[0]["outcome"])
+    assert outcomes == ["imported", "known", "changed"]
 
 
 @pytest.mark.parametrize(("name", "file"), [("watch", "watch"), ("profile", "profile")])

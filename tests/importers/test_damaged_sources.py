@@ -12,7 +12,8 @@ import pytest
 from stepscope import open_store
 from stepscope.errors import SourceError
 from stepscope.importers.wandb import MAGIC
-from stepscope.run_import.run_import import Request, RunImport
+from stepscope.run_import.run_import import RunImport
+from stepscope.run_import.source_runs import Request
 from tests.importers.test_tensorboard import event, record
 
 CASES = 150
@@ -96,6 +97,9 @@ def test_a_damaged_source_is_refused_or_stored_whole(kind, sources, tmp_path):
         except SourceError as error:
             refusals.append(str(error))
             refused.append((str(place), (folder / "store.sqlite").exists()))
+            continue
+        if all(imported.outcome == "empty" for imported in runs):
+            assert not (folder / "store.sqlite").exists()
             continue
         store = open_store(folder)
         assert store.set_aside() == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -81,6 +83,8 @@ def test_a_database_of_mlflow_is_read_without_mlflow(tmp_path, imported):
     [run] = imported(path)
     assert (run.name, run.project, run.status) == ("one", "mnist", "crashed")
     assert "RUNNING" in run.reason
+    [event] = run.own_events("imported")
+    assert "the training is running" in event.fields["remarks"][0]
     assert np.array_equal(run.series("loss").values, [0.5, math.nan], equal_nan=True)
     assert run.series("loss").steps.tolist() == [0, 7]
     assert run.params == {"lr": 0.1}
@@ -92,6 +96,30 @@ def test_a_server_that_does_not_answer_is_an_error(imported, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(SourceError, match=r"http://127\.0\.0\.1:1 cannot be read"):
         imported("http://127.0.0.1:1")
+
+
+@pytest.mark.slow
+def test_a_server_that_accepts_and_never_answers_is_an_error_after_a_while(imported, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "")  # restored afterwards
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(SourceError, match=f"{address} has not answered within 1 s"):
+            imported(address)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_cut_off_metric_is_mentioned(tmp_path, imported):
+    run = tmp_path / "mlruns" / "0" / "abc"
+    (run / "metrics").mkdir(parents=True)
+    (run / "meta.yaml").write_text("run_id: abc\nstart_time: 1700000000000\nstatus: 3\n")
+    (run / "metrics" / "loss").write_text("1700000000000 0.5 0\n17000")
+    [imported_run] = imported(tmp_path / "mlruns")
+    [event] = imported_run.own_events("imported")
+    assert "the last line of the metric 'loss' is cut off" in event.fields["remarks"][0]
 
 
 def test_a_value_that_is_no_number_names_the_file_and_the_line(tmp_path, imported):

@@ -9,9 +9,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from stepscope import TrainingMonitor
+from stepscope import TrainingMonitor, open_store
 from stepscope.cli.main import main
 from stepscope.errors import SourceError
+from stepscope.source_files.exported_rows import LONG_COLUMNS, WIDE_LABELS
+from stepscope.views.export import rows
 
 
 @pytest.fixture
@@ -69,8 +71,15 @@ def test_an_epoch_is_the_step_where_there_is_none(written, imported):
     assert run.series("epoch").values.tolist() == [3.0, 4.0]
 
 
-def test_cells_that_are_no_numbers_are_left_out(written, imported):
-    [run] = imported(written("x.csv", "step,a\n1,1e400\n2,-1e400\n3,0x10\n4,1_000\n5, 7 \n6,true\n"))
+def remarks_of(run):
+    [event] = run.own_events("imported")
+    return [remark for remark in event.fields["remarks"] if "written to" not in remark]
+
+
+def test_cells_that_are_no_numbers_are_left_out_and_counted(written, imported):
+    lines = "1,1e400,x\n2,-1e400,\n3,0x10,\n4,1_000,\n5, 7 ,\n6,true,\n7,1%,\n"
+    [run] = imported(written("x.csv", f"step,a,note\n{lines}"))
+    assert remarks_of(run) == ["left out cells that are not numbers: note (1), a (4)"]
     assert run.series("a").steps.tolist() == [1, 2, 5]
     assert run.series("a").values.tolist() == [math.inf, -math.inf, 7.0]
 
@@ -101,6 +110,135 @@ def test_json_lines_have_numbers_texts_and_nested_values(written, imported):
     assert [event.fields["value"] for event in run.events("text")] == ["text"]
 
 
+def test_commas_between_semicolons_are_decimal_points(written, imported):
+    [run] = imported(written("x.csv", "step;time;loss\n0;1700000000,5;0,5\n1;1700000001,5;-1,5e-3\n"))
+    assert run.series("loss").values.tolist() == [0.5, -0.0015]
+    assert run.series("loss").times_ns[0] == 1_700_000_000_500_000_000
+    assert remarks_of(run) == ["commas in numbers were read as decimal points: 1700000000,5 is 1700000000.5"]
+
+
+@pytest.mark.parametrize(
+    "head", ["\n", "# made by x\n", "# made by x\n\n#\n", "\ufeff"], ids=["blank", "comment", "both", "mark"]
+)
+def test_blank_lines_and_comments_may_be_before_the_names(head, written, imported):
+    [run] = imported(written("x.csv", f"{head}step,loss\n3,1\n4,2\n"))
+    assert run.series("loss").steps.tolist() == [3, 4]
+
+
+def test_a_comment_before_numbers_has_the_names_as_numpy_writes_it(written, imported):
+    [run] = imported(written("x.csv", "# step,loss\n0.0,1.5\n1.0,0.5\n"))
+    assert run.series("loss").values.tolist() == [1.5, 0.5]
+    assert run.series("loss").steps.tolist() == [0, 1]
+
+
+def test_an_index_without_a_name_as_pandas_writes_it_is_no_metric(written, imported):
+    [run] = imported(written("x.csv", ",loss\n0,1\n1,2\n"))
+    assert [info.key for info in run.keys()] == ["loss"]
+    assert remarks_of(run) == ["columns without a name were left out: 1"]
+
+
+def test_a_column_name_beside_other_numbers_is_no_row_for_each_value(written, imported):
+    [run] = imported(written("x.csv", "name,step,loss,value\na,0,1,2\na,1,3,4\n"))
+    assert run.series("loss").values.tolist() == [1.0, 3.0]
+    assert run.series("value").values.tolist() == [2.0, 4.0]
+    assert remarks_of(run) == ["left out cells that are not numbers: name (2)"]
+
+
+def test_texts_beside_a_value_are_counted(written, imported):
+    [run] = imported(written("x.csv", "host,epoch,name,value\nn1,0,loss,1\nn1,1,loss,2\n"))
+    assert run.series("loss").values.tolist() == [1.0, 2.0]
+    assert "host (2)" in remarks_of(run)[0]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "end"), [("utf-16", "\r\n"), ("utf-16-be", "\n"), ("utf-8", "\r"), ("utf-8", "\r\n")]
+)
+def test_files_of_excel_and_of_old_macs_can_be_read(encoding, end, written, imported):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    text = end.join([f"{mark}step\tgröße", "0\t1", "1\t2", ""])
+    [run] = imported(written("x.csv", text.encode(encoding)))
+    assert run.series("größe").values.tolist() == [1.0, 2.0]
+
+
+def test_json_values_of_one_name_and_lists_are_counted_as_left_out(written, imported):
+    [run] = imported(written("x.jsonl", '{"a": {"b": 1}, "a.b": 2, "list": [1], "none": null}\n'))
+    assert run.series("a.b").values.tolist() == [1.0]
+    [remark] = remarks_of(run)
+    assert remark.endswith("a.b (1), list (1)")
+
+
+ODD_KEYS = ["=cmd()", "'quoted", "run", "step", "step_", "a.b", "two\nlines", "rank", "value", "key", "a,b"]
+
+
+@pytest.mark.parametrize("options", [[], ["--long"]], ids=["wide", "long"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_export_comes_back_with_its_keys_steps_and_times(
+    ending, options, folder, tmp_path, imported, without_agent
+):
+    with TrainingMonitor(run="train", directory=folder) as monitor:
+        for step in range(5):
+            monitor.log({key: step + 10 * place for place, key in enumerate(ODD_KEYS)}, step=3 * step)
+    path = tmp_path / f"exported.{ending}"
+    command = ["export", "train", *options, "--store", str(folder), "--output", str(path)]
+    assert main(command) == 0
+    original = open_store(folder).run("train")
+    [run] = imported(path)
+    assert run.name == "train-2"
+    assert {info.key for info in run.keys()} == {info.key for info in original.keys()}
+    assert {*ODD_KEYS} <= {info.key for info in run.keys()}
+    for info in original.keys():
+        first, second = original.series(info.key), run.series(info.key)
+        assert second.values.tolist() == first.values.tolist()
+        assert second.steps.tolist() == first.steps.tolist()
+        assert np.abs(second.times_ns - first.times_ns).max() < 1000
+    assert run.events("text") == []
+    assert remarks_of(run) == []
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_export_of_several_ranks_is_a_run_for_each(ending, written, imported):
+    labels = dict(
+        zip(WIDE_LABELS, ("train", "s", 0, "h", "", 0, "2026-01-01T00:00:00Z", 1767225600.0), strict=True)
+    )
+    records = [
+        {**labels, "rank": rank, "step": step, "loss": rank + step} for rank in (0, 1) for step in (0, 1)
+    ]
+    if ending == "csv":
+        lines = [",".join(records[0]), *(",".join(map(str, record.values())) for record in records)]
+    else:
+        lines = [*map(json.dumps, records)]
+    runs = {run.name: run for run in imported(written(f"x.{ending}", "\n".join(lines) + "\n"))}
+    assert {name: run.series("loss").values.tolist() for name, run in runs.items()} == {
+        "train/rank0": [0.0, 1.0],
+        "train/rank1": [1.0, 2.0],
+    }
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_export_that_is_cut_off_says_so(ending, folder, tmp_path, imported, without_agent):
+    with TrainingMonitor(run="train", directory=folder) as monitor:
+        for step in range(3):
+            monitor.log({"loss": 1.0}, step=step)
+    path = tmp_path / f"x.{ending}"
+    main(["export", "train", "--store", str(folder), "--output", str(path)])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    [run] = imported(path)
+    assert (run.series("loss").steps.tolist(), run.status) == ([0, 1], "crashed")
+    assert remarks_of(run) == ["the last line is cut off and was left out"]
+
+
+def test_an_export_with_other_lines_is_damaged(written, imported):
+    line = json.dumps(dict.fromkeys(WIDE_LABELS, 0))
+    with pytest.raises(SourceError, match="line 2: its names are not those of the first line"):
+        imported(written("x.jsonl", f'{line}\n{{"loss": 1}}\n'))
+
+
+def test_the_columns_of_an_export_are_those_that_are_recognised():
+    assert rows.WIDE_LABELS == WIDE_LABELS
+    assert (*rows.LONG_LABELS, "value") == LONG_COLUMNS
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_what_export_writes_can_be_imported_again(ending, folder, tmp_path, imported, without_agent):
     with TrainingMonitor(run="train", directory=folder) as monitor:
@@ -121,25 +259,33 @@ def test_what_export_writes_can_be_imported_again(ending, folder, tmp_path, impo
         ("x.csv", "a,b\nx,y\n", "no column of numbers"),
         ("x.csv", "a,b\n1,2\n1\n1,2\n", "line 3: 1 cells for 2 columns"),
         ("x.csv", "a,a\n1,2\n", "two columns named 'a'"),
+        ("x.csv", "0,1.5\n1,0.5\n", "only numbers in its first line"),
+        ("x.csv", "1\n2\n", "only numbers in its first line"),
+        ("x.csv", b"a\0,\0b\0\n\0", "has zero bytes"),
+        ("x.csv", b"\xff\xfea", "is not UTF-16"),
+        ("x.csv", 'a\n"1\n2\n', "a quoted cell that is not closed"),
         ("x.csv", ",".join(f"c{n}" for n in range(1_000_000)) + "\n", "1,000,000 columns"),
         ("x.csv", "step,a\nhalf,2\n", "line 2: the step 'half'"),
         ("x.csv", "step,a\n1e300,2\n", "the step '1e300'"),
         ("x.csv", "time,a\n1e300,2\n", "line 2: the time 1"),
         ("x.csv", b"step,a\n1,\xff\n", "line 2: byte 2 is not UTF-8"),
         ("x.csv", "a\n" + "9" * (17 << 20), "longer than 16 MiB"),
-        ("x.csv", 'a\n"1"2\n', "a cell"),
+        ("x.csv", 'a\n"1"2\n', "line 2: a quoted cell"),
         ("x.jsonl", "", "no objects"),
         ("x.jsonl", '{"a": "b"}\n', "no numbers"),
         ("x.jsonl", '{"a": 1}\n[1]\n', "line 2: JSON of the type list"),
-        ("x.jsonl", '{"a": 1}\n{"a": \n{"a": 1}\n', "line 2"),
+        ("x.jsonl", '{"a": 1}\n{"a": \n{"a": 1}\n', "line 2: it is not JSON from character"),
+        ("x.jsonl", "x\n", "line 1: it is not JSON from character 1 on"),
+        ("x.jsonl", f'{{"a": {"9" * 5000}}}\n', "line 1: a number with more than 4,300 digits"),
         ("x.jsonl", '{"a":' * 100_000 + "1" + "}" * 100_000 + "\n", "line 1: JSON that is nested too deeply"),
         ("x.jsonl", '{"step": 1.5, "a": 1}\n', "the step '1.5'"),
         ("x.jsonl", b'{"a": 1}\n\x80\x04\x95.\n', "line 2: byte 0 is not UTF-8"),
     ],
     ids=[
-        "empty", "no numbers", "a short row", "equal names", "a million columns", "step", "huge step",
-        "huge time", "encoding", "long line", "quotes", "no lines", "texts", "a list", "no JSON", "deep JSON",
-        "half a step", "a pickle",
+        "empty", "no numbers", "a short row", "equal names", "no names", "one column without a name",
+        "zero bytes", "half a character", "an open quote", "a million columns", "step", "huge step",
+        "huge time", "encoding", "long line", "quotes", "no lines", "texts", "a list", "half an object",
+        "no JSON", "digits", "deep JSON", "half a step", "a pickle",
     ],
 )  # fmt: skip
 def test_a_damaged_table_is_an_error_that_names_the_place(name, text, words, written, folder, imported):
@@ -158,6 +304,8 @@ def test_a_damaged_table_is_an_error_that_names_the_place(name, text, words, wri
 def test_a_last_line_that_is_cut_off_is_left_out(name, text, written, imported):
     [run] = imported(written(name, text))
     assert run.series("a").steps.tolist() == [0]
+    assert (run.status, run.reason) == ("crashed", "the file ends within a line")
+    assert "is cut off and was left out" in remarks_of(run)[0]
 
 
 def test_nested_values_that_are_too_deep_are_no_metrics(written, imported):

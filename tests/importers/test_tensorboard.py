@@ -113,7 +113,7 @@ def wrong_checksum(content: bytes) -> bytes:
         (record(event(1.0, wall_time=math.nan)), "the time nan"),
         (record(event(1.0, wall_time=1e300)), "expected seconds since 1970"),
         (record(b"\x2a\xff\xff\xff\xff\x0f"), "a field of"),
-        (record(event(1.0, tag=b"\xff\xfe")), "utf-8"),
+        (record(event(1.0, tag=b"\xff\xfe")), "byte 0 of a text is not UTF-8"),
         (record(b"\xff" * 30), "an integer without an end"),
     ],
     ids=["checksum", "huge", "length", "nan time", "huge time", "field", "text", "no message"],
@@ -141,8 +141,31 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path, imported):
     event_file(tmp_path / "logs", record(event(1.0)))
     (tmp_path / "logs" / "tfevents.link").symlink_to(secret)
     (tmp_path / "logs" / "folder").symlink_to(secret.parent)
-    [run] = imported(tmp_path / "logs")
+    (secret.parent / "train.log").touch()
+    (tmp_path / "logs" / "train.log").symlink_to(secret.parent / "train.log")
+    warnings = []
+    [run] = imported(tmp_path / "logs", warn=warnings.append)
     assert run.series("loss").values.tolist() == [1.0]
+    [warning] = warnings
+    assert "2 symbolic links lead out of the folder and were not followed" in warning
+    assert f"folder -> {secret.parent}" in warning
+
+
+def test_links_within_the_folder_are_not_mentioned(tmp_path, imported):
+    (tmp_path / "run").mkdir()
+    event_file(tmp_path / "run", record(event(1.0)))
+    (tmp_path / "latest").symlink_to("run")
+    (tmp_path / "loop").symlink_to("loop")
+    assert len(imported(tmp_path)) == 1
+
+
+def test_a_folder_with_nothing_but_links_says_so(tmp_path, imported):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    event_file(tmp_path / "elsewhere", record(event(1.0)))
+    (tmp_path / "logs" / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SourceError, match="no runs of its own. 1 symbolic link leads out of the folder"):
+        imported(tmp_path / "logs")
 
 
 def test_the_files_of_a_restarted_training_are_one_run_with_every_point(tmp_path, imported):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import struct
 import subprocess
 import sys
+from zlib import crc32
 
 import numpy as np
 import pytest
 
 from stepscope.errors import SourceError
+from stepscope.importers.wandb import MAGIC
+from stepscope.store.open import open_marks
 
 TRAIN = """
 import math, sys, wandb
@@ -93,3 +99,69 @@ def test_another_file_of_that_name_is_refused(tmp_path, imported):
     path.write_bytes(b"cos\nsystem\n(S'echo'\ntR.")
     with pytest.raises(SourceError, match="not a run file of W&B"):
         imported(path)
+
+
+def varint(number):
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)
+
+
+def field(number, content):
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def items(number, values):
+    """The items of a history or a summary: names of nested values are in parts."""
+    parts = [
+        b"".join(field(2, name.encode()) for name in names.split(".")) + field(16, json.dumps(value).encode())
+        for names, value in values.items()
+    ]
+    return b"".join(field(number, part) for part in parts)
+
+
+def write_run(path, *records):
+    content = MAGIC
+    for number, record in records:
+        whole = field(number, record)
+        content += struct.pack("<IHB", crc32(whole, crc32(b"\x01")), len(whole), 1) + whole
+    path.write_bytes(content)
+    return path
+
+
+HISTORY, SUMMARY, RUN = 2, 3, 17
+PICTURE = {"img._type": "image-file", "img.height": 4, "img.sha256": "d632", "img.path": "media/x.png"}
+
+
+def test_media_are_left_out_and_named(tmp_path, imported):
+    nested = {f"val.{name}": value for name, value in PICTURE.items()}
+    values = {"_step": 0, "loss": 1.0, **PICTURE, **nested, "tab._type": "table-file", "tab.ncols": 3}
+    history = items(1, values)
+    path = write_run(tmp_path / "run-x.wandb", (HISTORY, history), (SUMMARY, items(1, values)))
+    [run] = imported(path)
+    assert [info.key for info in run.keys()] == ["loss"]
+    assert run.events("text") == []
+    [event] = run.own_events("imported")
+    assert event.fields["remarks"][0] == (
+        "left out pictures, tables and other media: img (1), val.img (1), tab (1)"
+    )
+
+
+def test_texts_of_the_summary_are_kept_unless_the_history_has_them(tmp_path, imported):
+    history = items(1, {"_step": 0, "loss": 1.0, "phase": "warm-up"})
+    summary = items(1, {"best_model": "resnet", "phase": "warm-up"})
+    [run] = imported(write_run(tmp_path / "run-x.wandb", (HISTORY, history), (SUMMARY, summary)))
+    texts = [(event.fields["key"], event.fields["value"]) for event in run.events("text")]
+    assert texts == [("phase", "warm-up"), ("summary/best_model", "resnet")]
+
+
+def test_the_newest_tags_and_notes_are_kept(tmp_path, folder, imported):
+    history = items(1, {"_step": 0, "loss": 1.0})
+    runs = [
+        field(1, b"x") + field(9, notes) + b"".join(field(10, tag) for tag in tags)
+        for notes, tags in ((b"draft", [b"a"]), ("läuft".encode(), [b"a", b"later"]))
+    ]
+    path = write_run(tmp_path / "run-x.wandb", (RUN, runs[0]), (HISTORY, history), (RUN, runs[1]))
+    [run] = imported(path)
+    with contextlib.closing(open_marks(folder)) as marks:
+        tags, notes = marks.tags(run.id), marks.notes(run.id)
+    assert tags == ("imported", "a", "later")
+    assert [note.text for note in notes] == ["läuft"]

@@ -11,11 +11,16 @@ import pytest
 
 from stepscope import TrainingMonitor, open_store
 from stepscope.errors import SourceError
-from stepscope.run_import.run_import import Request, RunImport
-from stepscope.source_files.record_file import masked_checksum
+from stepscope.importers.wandb import MAGIC
+from stepscope.run_import.known_runs import KnownRun
+from stepscope.run_import.run_import import RunImport
+from stepscope.run_import.run_journal import Summary
+from stepscope.run_import.source_runs import Request
 from stepscope.store import retention
 from stepscope.store.open import open_marks
 from stepscope.store.open import open_store as open_for_writing
+from tests.importers.test_damaged_sources import history, wandb_record
+from tests.importers.test_tensorboard import event, event_file, record
 
 OLD = 1_600_000_000
 
@@ -29,11 +34,6 @@ def table(tmp_path):
     path = tmp_path / "old.csv"
     path.write_text(f"step,time,loss\n0,{OLD},1\n1,{OLD + 60},nan\n")
     return path
-
-
-def record(content):
-    length = struct.pack("<Q", len(content))
-    return length + masked_checksum(length) + content + masked_checksum(content)
 
 
 def test_an_imported_run_has_the_times_of_its_source_and_says_where_it_comes_from(table, folder):
@@ -53,10 +53,142 @@ def test_a_second_import_names_the_run_and_adds_nothing(table, folder):
     [first] = import_into(folder, table)
     with table.open("a") as file:
         file.write(f"2,{OLD + 120},0.5\n")
-    [second] = import_into(folder, table, name="again")
+    [second] = import_into(folder, table, name="other")
     assert (second.is_known, second.run_id, second.name) == (True, first.run_id, "old")
     assert len(open_store(folder).runs()) == 1
     assert len(open_store(folder).run("old").series("loss")) == 2
+
+
+def outcomes(runs):
+    return [(run.name, run.outcome) for run in runs]
+
+
+def test_a_source_that_has_grown_says_by_how_much_and_can_be_imported_again(table, folder):
+    [first] = import_into(folder, table)
+    with table.open("a") as file:
+        file.write("".join(f"{step},{OLD + 60 * step},0.5\n" for step in range(2, 223)))
+    [second] = import_into(folder, table)
+    assert (second.outcome, second.run_id) == ("changed", first.run_id)
+    assert second.reason == "the source has 221 more points than were imported"
+    [preview] = RunImport(folder, pytest.fail).preview(Request(str(table), again=True))
+    assert preview.summary is not None
+    assert preview.summary.points == 223
+    assert outcomes(import_into(folder, table, again=True)) == [("old-2", "imported")]
+    assert len(open_store(folder).run("old").series("loss")) == 2
+    assert len(open_store(folder).run("old-2").series("loss")) == 223
+    assert outcomes(import_into(folder, table, again=True)) == [("old-2", "known")]
+    assert len(open_store(folder).runs()) == 2
+
+
+def test_other_values_of_the_same_number_are_a_change(table, folder):
+    table.write_text("step,loss\n" + "".join(f"{step},1\n" for step in range(20)))
+    import_into(folder, table)
+    os.utime(table, (OLD, OLD))
+    assert outcomes(import_into(folder, table)) == [("old", "known")]
+    table.write_text(table.read_text().replace("19,1", "19,2"))
+    [imported] = import_into(folder, table)
+    assert "as many points as were imported, but other values" in imported.reason
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_a_table_that_another_training_has_rewritten_is_another_run(name, folder, tmp_path):
+    path = tmp_path / name
+    first, second = ("step,loss\n0,1\n", "1,2\n") if name == "x.csv" else ('{"loss": 1}\n', '{"loss": 2}\n')
+    path.write_text(first + second + second)
+    import_into(folder, path)
+    path.write_text(first + first.splitlines(keepends=True)[-1])
+    assert outcomes(import_into(folder, path)) == [("x-2", "imported")]
+    path.write_text(first + second + second + 20 * second)
+    assert outcomes(import_into(folder, path)) == [("x", "changed")]
+
+
+def test_an_event_file_of_a_restart_is_a_change_of_the_run(folder, tmp_path):
+    event_file(tmp_path, record(event(1.0)))
+    import_into(folder, tmp_path, name="run")
+    (tmp_path / "events.out.tfevents.2.host").write_bytes(record(event(2.0, 1)) + record(event(3.0, 2)))
+    [imported] = import_into(folder, tmp_path)
+    assert imported.reason == "the source has 2 more points than were imported"
+
+
+def test_a_run_that_an_earlier_version_has_imported_is_compared_by_its_points():
+    known = KnownRun("x-1", "x", "p", "/x.csv", 5, None)
+    assert known.difference(Summary(points=5)) == ""
+    assert "1 more point than" in known.difference(Summary(points=6))
+    assert "3 fewer points than" in known.difference(Summary(points=2))
+
+
+def test_a_known_run_whose_source_is_damaged_since_does_not_keep_new_runs_out(folder, tmp_path):
+    for name in "ab":
+        (tmp_path / "logs" / name).mkdir(parents=True)
+    event_file(tmp_path / "logs" / "a", record(event(1.0)))
+    import_into(folder, tmp_path / "logs")
+    event_file(tmp_path / "logs" / "a", *30 * [record(event(1.0))], b"x" * 20)
+    event_file(tmp_path / "logs" / "b", record(event(2.0, 0, OLD)))
+    first, second = import_into(folder, tmp_path / "logs")
+    assert (first.outcome, second.outcome) == ("changed", "imported")
+    assert "cannot be read now" in first.reason
+    with pytest.raises(SourceError, match="its checksum is wrong"):
+        import_into(folder, tmp_path / "logs", again=True)
+
+
+def test_a_source_that_was_written_just_now_may_go_on(table, folder):
+    written_ns = table.stat().st_mtime_ns
+    [preview] = RunImport(folder, pytest.fail, lambda: written_ns + 4 * 10**9).preview(Request(str(table)))
+    assert "written to 4 s ago" in preview.summary.remarks[0]
+    [preview] = RunImport(folder, pytest.fail, lambda: written_ns + 60 * 10**9).preview(Request(str(table)))
+    assert preview.summary.remarks == []
+
+
+def test_damaged_runs_can_be_skipped_and_keep_their_names(folder, tmp_path):
+    for number in range(3):
+        run = tmp_path / "mlruns" / "0" / str(number)
+        (run / "metrics").mkdir(parents=True)
+        start = "noon" if number == 0 else 1_700_000_000_000
+        (run / "meta.yaml").write_text(f"run_id: a{number}\nrun_name: x\nstart_time: {start}\nstatus: 3\n")
+        (run / "metrics" / "loss").write_text(f"1700000000000 {'half' if number == 1 else 0.5} 0\n")
+    with pytest.raises(SourceError, match="noon"):
+        import_into(folder, tmp_path / "mlruns")
+    imported = import_into(folder, tmp_path / "mlruns", skip_damaged=True)
+    assert [run.outcome for run in imported] == ["damaged", "damaged", "imported"]
+    assert "'noon'" in imported[0].reason
+    assert "'half'" in imported[1].reason
+    assert [run.name for run in open_store(folder).runs()] == ["x-2"]
+    assert [path.name for path in (folder / "runs").iterdir()] == [imported[2].run_id]
+    (tmp_path / "mlruns" / "0" / "1" / "metrics" / "loss").write_text("1700000000000 0.5 0\n")
+    second = import_into(folder, tmp_path / "mlruns", skip_damaged=True)
+    assert [run.outcome for run in second] == ["damaged", "imported", "known"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("events.out.tfevents.1", b""), ("run-x.wandb", b""), ("run-x.wandb", MAGIC)],
+    ids=["tensorboard", "wandb", "only the head"],
+)
+def test_a_source_with_nothing_in_it_is_skipped_and_can_be_imported_later(name, content, folder, tmp_path):
+    path = tmp_path / "logs" / name
+    path.parent.mkdir()
+    path.write_bytes(content)
+    [run] = import_into(folder, path.parent)
+    assert (run.outcome, run.reason) == ("empty", "nothing is in it")
+    assert list((folder / "runs").iterdir()) == []
+    rest = record(event(1.0)) if "tfevents" in name else MAGIC[len(content) :] + wandb_record(history(0))
+    path.write_bytes(content + rest)
+    assert [run.outcome for run in import_into(folder, path.parent)] == ["imported"]
+    assert len(open_store(folder).runs()) == 1
+
+
+@pytest.mark.parametrize("place", ["", "  ", "sqlite:///", "file://"])
+def test_an_empty_source_is_not_the_working_folder(place, folder, tmp_path):
+    event_file(tmp_path, record(event(1.0)))
+    with pytest.raises(SourceError, match="No source is named"):
+        import_into(folder, place)
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.parquet"])
+def test_a_format_of_export_that_cannot_be_imported_names_those_that_can(name, folder, tmp_path):
+    (tmp_path / name).write_bytes(b"[]")
+    with pytest.raises(SourceError, match="CSV and JSON lines can"):
+        import_into(folder, tmp_path / name)
 
 
 def test_another_file_of_the_same_name_gets_a_name_of_its_own(table, folder, tmp_path):
@@ -88,7 +220,7 @@ def test_one_damaged_run_keeps_all_runs_of_the_source_out(folder, tmp_path):
     logs = tmp_path / "logs"
     for name in ("a", "b"):
         (logs / name).mkdir(parents=True)
-        (logs / name / "events.out.tfevents.1").write_bytes(30 * record(b"\x09" + struct.pack("<d", OLD)))
+        (logs / name / "events.out.tfevents.1").write_bytes(30 * record(event(1.0)))
     with (logs / "b" / "events.out.tfevents.1").open("ab") as file:
         file.write(b"x" * 12)
     with pytest.raises(SourceError, match="damaged"):
@@ -97,7 +229,7 @@ def test_one_damaged_run_keeps_all_runs_of_the_source_out(folder, tmp_path):
     assert not (folder / "import").exists()
     assert not (folder / "store.sqlite").exists()
     (logs / "b" / "events.out.tfevents.1").unlink()
-    assert [run.name for run in import_into(folder, logs)] == ["a"]
+    assert [(run.name, run.outcome) for run in import_into(folder, logs)] == [("a", "imported")]
 
 
 def test_what_a_killed_import_has_left_is_removed(table, folder):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+
+from stepscope.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -56,7 +58,33 @@ class End(NamedTuple):
     exit_code: int | None = None
 
 
-Record: TypeAlias = Row | Array | Params | Note | End
+class Marks(NamedTuple):
+    """What people said of the run in the other tool. The last of several counts."""
+
+    tags: tuple[str, ...]
+    note: str
+
+
+class LeftOut(NamedTuple):
+    """How many values of each name were left out, and what they are."""
+
+    counts: Mapping[str, int]
+    what: str
+
+
+class Remark(NamedTuple):
+    """What else a person should know about the import of a run."""
+
+    text: str
+
+
+NO_VALUES = "values that are neither numbers nor texts, or whose name another value of the row has"
+MEDIA = "pictures, tables and other media"
+"""What is left out."""
+
+_Run = TypeVar("_Run")
+
+Record: TypeAlias = Row | Array | Params | Note | End | Marks | LeftOut | Remark
 
 
 @dataclass(frozen=True)
@@ -74,7 +102,29 @@ class SourceRun:
     project: str = ""
     host: str = ""
     """The machine it ran on; empty where the source does not say."""
-    tags: tuple[str, ...] = ()
+    earlier_identities: tuple[str, ...] = ()
+    """Its identities while it was shorter, newest first, where the identity has its beginning."""
+    written_ns: int | None = None
+    """When it was last written to; None where the source does not say."""
+    is_running: bool = False
+    """Whether the source says that the training goes on."""
+
+
+@dataclass(frozen=True)
+class DamagedRun:
+    """A run whose description cannot be read."""
+
+    name: str
+    place: str
+    error: SourceError
+
+
+def run_or_damage(name: str, place: object, read: Callable[[], _Run]) -> _Run | DamagedRun:
+    """The run that `read` returns, or the damage that keeps it from doing so: then others can be read."""
+    try:
+        return read()
+    except SourceError as error:
+        return DamagedRun(name, str(place), error)
 
 
 class Importer(ABC):
@@ -88,5 +138,5 @@ class Importer(ABC):
         """Whether a path, or the address of a server, is a source of this kind; reads little of it."""
 
     @abstractmethod
-    def runs(self, place: str) -> Iterator[SourceRun]:
+    def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """The runs of a source; raises SourceError for a source that cannot be read."""

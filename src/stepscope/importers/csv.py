@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
+from collections import Counter
+from functools import partial
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from stepscope.errors import SourceError
-from stepscope.importers.base import End, Importer, Row, SourceRun
+from stepscope.importers.base import End, Importer, LeftOut, Remark, Row, SourceRun
+from stepscope.source_files import exported_rows
 from stepscope.source_files.cells import number_in
-from stepscope.source_files.row_clock import RowClock
+from stepscope.source_files.row_clock import EPOCHS, RowClock
 from stepscope.source_files.source_folder import damaged
 from stepscope.source_files.text_lines import lines_of, modified_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from stepscope.importers.base import Record
+
+    ExportedRows = Callable[[list[int]], Iterator[tuple[int, Mapping[str, Any]]]]
+    """Reads the rows with the numbers of their lines; a last line that is cut off goes to the list."""
 
 SUFFIXES = (".csv", ".tsv")
 DELIMITERS = ",;\t"
 MAX_COLUMNS = 10_000
+MAX_SOURCES = 1_000
+"""The most ranks and devices of an export; each needs a pass over the file."""
+FIRST_ROWS = 10
+"""The rows by which a file is recognised: another training that writes the same file has others."""
 KEY_COLUMNS = ("key", "metric", "name", "tag")
 VALUE_COLUMN = "value"
+COMMENT = "#"
+NOT_NUMBERS = "cells that are not numbers"
 UNKNOWN_END = "imported; the file does not say how the run ended"
+CUT_OFF = "the file ends within a line"
+BAD_QUOTES = (
+    f"a quoted cell that is not closed, has text after its end, or has more than {csv.field_size_limit():,} "
+    "characters"
+)
+_Item = TypeVar("_Item")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
 
 
 class Csv(Importer):
@@ -37,98 +59,284 @@ class Csv(Importer):
         return Path(place).suffix.lower() in SUFFIXES and Path(place).is_file()
 
     def runs(self, place: str) -> Iterator[SourceRun]:
-        """One run, with the name of the file."""
+        """One run, with the name of the file; those of a file that `stepscope export` has written."""
         path = Path(place)
-        with contextlib.closing(_rows(path)) as rows:
-            first = next(rows, None)
-        if first is None:
+        first_rows = _Table(path).first_rows()
+        if not first_rows:
             raise SourceError(
                 f"{path} has no rows. Name a CSV file with a line of names and rows of numbers."
             )
-        number, row = first
-        clock = RowClock(modified_ns(path))
-        clock.use_names(row)
-        try:
-            started_ns = clock.time_of(row)
-        except ValueError as error:
-            raise damaged(path, f"line {number}", error) from error
+        number, row = first_rows[0]
+        if exported_rows.is_export(row):
+            yield from exported_runs(path, partial(_exported_rows, path))
+            return
+        started_ns = start_of(path, number, row)
+        beginnings = identities_of(path, [repr(sorted(row.items())[:100]) for _, row in first_rows])
         yield SourceRun(
             name=path.stem,
-            identity=f"{path.resolve()} {sorted(row.items())[:100]}",
+            identity=beginnings[0],
             place=str(path),
             started_ns=started_ns,
             records=lambda: _records(path),
+            earlier_identities=tuple(beginnings[1:]),
+            written_ns=modified_ns(path),
         )
+
+
+def identities_of(path: Path, first_rows: Sequence[str]) -> list[str]:
+    """The identity of a file by its first rows, then those by fewer rows, as while it was shorter."""
+    return [f"{path.resolve()} {' '.join(first_rows[:count])}" for count in range(len(first_rows), 0, -1)]
+
+
+def start_of(path: Path, number: int, row: Mapping[str, Any]) -> int:
+    """The time of the first row; raises SourceError where it has one that is not a time."""
+    clock = RowClock(modified_ns(path))
+    clock.use_names(row)
+    try:
+        return clock.time_of(row)
+    except ValueError as error:
+        raise damaged(path, f"line {number}", error) from error
+
+
+def exported_runs(path: Path, rows: ExportedRows) -> Iterator[SourceRun]:
+    """The runs in rows of `stepscope export`: one for each rank and device, with all starts of the run."""
+    first_rows: dict[exported_rows.ExportSource, tuple[int, Mapping[str, Any]]] = {}
+    columns: dict[str, None] = {}
+    for number, row in rows([]):
+        if not exported_rows.is_export(row):
+            raise damaged(path, f"line {number}", "its names are not those of the first line")
+        first_rows.setdefault(exported_rows.source_of_row(row), (number, row))
+        columns.update(dict.fromkeys(row))
+        if len(first_rows) > MAX_SOURCES:
+            raise SourceError(
+                f"{path} has values of more than {MAX_SOURCES:,} ranks and devices. Nothing was imported."
+            )
+    keys = exported_rows.keys_by_column(columns)
+    names = exported_rows.source_names(list(first_rows))
+    for name, (source, (number, row)) in zip(names, first_rows.items(), strict=True):
+
+        def records(source: exported_rows.ExportSource = source) -> Iterator[Record]:
+            return _exported_records(path, rows, source, keys)
+
+        yield SourceRun(
+            name=name,
+            identity=f"{path.resolve()} {source} {list(row.items())[:100]}",
+            place=str(path),
+            started_ns=start_of(path, number, row),
+            records=records,
+            host=source.host,
+            written_ns=modified_ns(path),
+        )
+
+
+def _exported_records(
+    path: Path, rows: ExportedRows, source: exported_rows.ExportSource, keys: Mapping[str, str]
+) -> Iterator[Record]:
+    clock = RowClock(modified_ns(path))
+    left_out: Counter[str] = Counter()
+    cut_off: list[int] = []
+    for number, row in rows(cut_off):
+        if exported_rows.source_of_row(row) != source:
+            continue
+        clock.use_names(row)
+        try:
+            step, time_ns = clock.step_of(row, 0), clock.time_of(row)
+        except ValueError as error:
+            raise damaged(path, f"line {number}", error) from error
+        values = _numbers(exported_rows.values_of_row(row, keys).items(), left_out)
+        if values:
+            yield Row(step, time_ns, values)
+    yield LeftOut(left_out, NOT_NUMBERS)
+    yield from end_of_table(is_cut_off=bool(cut_off))
+
+
+def end_of_table(*, is_cut_off: bool) -> Iterator[Record]:
+    """How the run of a file ended, which says nothing of that."""
+    if is_cut_off:
+        yield Remark("the last line is cut off and was left out")
+        yield End("crashed", CUT_OFF)
+    else:
+        yield End("finished", UNKNOWN_END)
+
+
+def _exported_rows(path: Path, cut_off: list[int]) -> Iterator[tuple[int, dict[str, str]]]:
+    original = exported_rows.without_apostrophe
+    table = _Table(path)
+    number = 0
+    for number, row in table.rows():
+        yield number, {original(name): original(cell) for name, cell in row.items()}
+    if table.is_cut_off:
+        cut_off.append(number + 1)
+
+
+def _numbers(cells: Iterable[tuple[str, Any]], left_out: Counter[str]) -> dict[str, float]:
+    """The numbers among named cells; counts the others, unless they are empty."""
+    numbers = {}
+    for name, cell in cells:
+        number = number_in(cell)
+        if number is not None:
+            numbers[name] = number
+        elif cell is not None and str(cell).strip():
+            left_out[name] += 1
+    return numbers
 
 
 def _records(path: Path) -> Iterator[Record]:
     clock = RowClock(modified_ns(path))
-    key_name = value_name = None
+    table = _Table(path)
+    pair = None
+    left_out: Counter[str] = Counter()
     has_numbers = False
-    for number, row in _rows(path):
-        if not has_numbers:
+    for place, (number, row) in enumerate(table.rows()):
+        if not place:
             clock.use_names(row)
-            key_name = next((name for name in row if name.lower() in KEY_COLUMNS), None)
-            value_name = next((name for name in row if name.lower() == VALUE_COLUMN), None)
+            pair = _key_and_value(row, clock)
         try:
-            step, time_ns = clock.step_of(row, number - 2), clock.time_of(row)
+            step, time_ns = clock.step_of(row, place), clock.time_of(row)
         except ValueError as error:
             raise damaged(path, f"line {number}", error) from error
-        if key_name is not None and value_name is not None:
-            pairs = [(row[key_name], row[value_name])]
-        else:
-            pairs = [(name, cell) for name, cell in row.items() if name not in clock.own_names]
-        values = {name: value for name, cell in pairs if (value := number_in(cell)) is not None}
-        if values:
+        cells = [(name, cell) for name, cell in row.items() if name not in clock.own_names]
+        if pair is not None:
+            key, value = pair
+            left_out.update(
+                name for name, cell in cells if name not in (*pair, clock.epoch_name) and cell.strip()
+            )
+            cells = [(row[key], row[value])]
+        if values := _numbers(cells, left_out):
             has_numbers = True
             yield Row(step, time_ns, values)
     if not has_numbers:
         raise SourceError(
             f"{path} has no column of numbers. Check that its first line has the names of its columns."
         )
-    yield End("finished", UNKNOWN_END)
+    yield LeftOut(left_out, NOT_NUMBERS if pair is None else "cells that are not numbers, or beside a value")
+    yield from table.remarks()
+    yield from end_of_table(is_cut_off=table.is_cut_off)
 
 
-def _rows(path: Path) -> Generator[tuple[int, dict[str, str]], None, None]:
-    """The rows with the numbers of their lines; a last one that is cut off is left out."""
-    names: list[str] = []
-    ends = [True]
+def _key_and_value(row: Mapping[str, str], clock: RowClock) -> tuple[str, str] | None:
+    """The columns with the name and with the value, where a row is for a value: no other one has a number."""
+    key = next((name for name in row if name.lower() in KEY_COLUMNS), None)
+    value = next((name for name in row if name.lower() == VALUE_COLUMN), None)
+    if key is None or value is None:
+        return None
+    others = [name for name in row if name not in (key, value) and name not in clock.own_names]
+    has_numbers = any(
+        number_in(row[name]) is not None and name.lower() not in EPOCHS for name in others
+    ) or _is_number(row[key])
+    return None if has_numbers else (key, value)
 
-    def lines() -> Iterator[str]:
-        for _, line, is_complete in lines_of(path):
-            ends[0] = is_complete
+
+def _is_number(cell: str) -> bool:
+    return number_in(cell) is not None
+
+
+class _Table:
+    """One pass over a CSV file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_cut_off = False
+        """Whether the last line lacks cells: the writer was killed, or goes on. It is left out."""
+        self._ends_with_line = True
+        self._delimiter = ","
+        self._unnamed = 0
+        self._decimal_comma = ""
+        """A number with a decimal comma, as an example."""
+
+    def first_rows(self) -> list[tuple[int, dict[str, str]]]:
+        """The first rows, without one that may grow, unless it is the only one."""
+        with contextlib.closing(self.rows()) as rows:
+            first_rows = list(islice(rows, 1))
+            first_rows += [row for row in islice(rows, FIRST_ROWS - 1) if self._ends_with_line]
+        return first_rows
+
+    def remarks(self) -> Iterator[Remark]:
+        """What is special about the table."""
+        if self._unnamed:
+            yield Remark(f"columns without a name were left out: {self._unnamed}")
+        if self._decimal_comma:
+            number = self._decimal_comma.replace(",", ".")
+            yield Remark(f"commas in numbers were read as decimal points: {self._decimal_comma} is {number}")
+
+    def rows(self) -> Generator[tuple[int, dict[str, str]], None, None]:
+        """The rows with the numbers of their lines."""
+        lines = self._lines()
+        skipped, comment, head = _preamble(lines)
+        self._delimiter = max(DELIMITERS, key=head.count)
+        reader = csv.reader(_followed_by(head, lines), delimiter=self._delimiter, strict=True)
+        try:
+            names, rows = self._heading(reader, comment)
+            for cells in rows:
+                number = skipped + reader.line_num
+                if len(cells) == len(names):
+                    pairs = zip(names, self._with_points(cells), strict=True)
+                    yield number, {name: cell for name, cell in pairs if name.strip()}
+                elif cells and not self._ends_with_line:
+                    self.is_cut_off = True
+                elif cells:
+                    what = f"{len(cells)} cells for {len(names)} columns"
+                    raise damaged(self._path, f"line {number}", what)
+        except csv.Error as error:
+            raise damaged(self._path, f"line {skipped + reader.line_num}", BAD_QUOTES) from error
+
+    def _heading(self, reader: Iterator[list[str]], comment: str) -> tuple[list[str], Iterator[list[str]]]:
+        """The names of the columns, and the rows; a comment before a line of numbers has the names."""
+        names = next(reader, [])
+        if names and all(map(_is_number, self._with_points(names))):
+            first, names = names, [name.strip() for name in comment.split(self._delimiter)]
+            if not comment or len(names) != len(first):
+                raise SourceError(
+                    f"{self._path} has only numbers in its first line, where the names of its columns "
+                    "belong. Add a line with the names before it."
+                )
+            reader = _followed_by(first, reader)
+        self._check_names(names)
+        self._unnamed = sum(not name.strip() for name in names)
+        return names, reader
+
+    def _lines(self) -> Iterator[str]:
+        for _, line, is_complete in lines_of(self._path):
+            self._ends_with_line = is_complete
             yield line
 
-    try:
-        source = lines()
-        head = next(source, "")
-        delimiter = max(DELIMITERS, key=head.count)
-        names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
-        _check_names(path, names)
-        reader = csv.reader(source, delimiter=delimiter, strict=True)
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != len(names):
-                if not ends[0]:
-                    return  # the writer was killed
-                what = f"{len(cells)} cells for {len(names)} columns"
-                raise damaged(path, f"line {reader.line_num + 1}", what)
-            yield reader.line_num + 1, dict(zip(names, cells, strict=True))
-    except csv.Error as error:
-        raise damaged(path, "a cell", error) from error
+    def _with_points(self, cells: list[str]) -> list[str]:
+        """The cells with decimal points, also where numbers have commas, as between semicolons."""
+        if self._delimiter == ",":
+            return cells
+        points = []
+        for cell in cells:
+            has_comma = "," in cell and _DECIMAL_COMMA.fullmatch(cell) is not None
+            points.append(cell.replace(",", ".") if has_comma else cell)
+            if has_comma and not self._decimal_comma:
+                self._decimal_comma = cell.strip()
+        return points
+
+    def _check_names(self, names: list[str]) -> None:
+        if len(names) > MAX_COLUMNS:
+            raise SourceError(
+                f"{self._path} has {len(names):,} columns; at most {MAX_COLUMNS:,} can be imported. Use rows "
+                "with a column for the name and one for the value."
+            )
+        name, count = max(Counter(filter(str.strip, names)).items(), key=itemgetter(1), default=("", 0))
+        if count > 1:
+            raise SourceError(
+                f"{self._path} has two columns named {name!r}. Rename one of them in its first line."
+            )
 
 
-def _check_names(path: Path, names: list[str]) -> None:
-    if len(names) > MAX_COLUMNS:
-        raise SourceError(
-            f"{path} has {len(names):,} columns; at most {MAX_COLUMNS:,} can be imported. Use rows with a "
-            "column for the name and one for the value."
-        )
-    doubled = (
-        next((name for name in names if names.count(name) > 1), None)
-        if len(set(names)) < len(names)
-        else None
-    )
-    if doubled is not None:
-        raise SourceError(f"{path} has two columns named {doubled!r}. Rename one of them in its first line.")
+def _followed_by(first: _Item, rest: Iterator[_Item]) -> Iterator[_Item]:
+    yield first
+    yield from rest
+
+
+def _preamble(lines: Iterator[str]) -> tuple[int, str, str]:
+    """How many lines are before the heading, the text of the last one that is a comment, and the heading."""
+    comment = ""
+    for skipped, line in enumerate(lines):
+        text = line.strip()
+        if text and not text.startswith(COMMENT):
+            return skipped, comment, line
+        if text:
+            comment = text.lstrip(f"{COMMENT} ")
+    return 0, "", ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlparse
 
 from stepscope.errors import MissingExtra, SourceError
-from stepscope.importers.base import End, Importer, Params, Row, SourceRun
+from stepscope.importers.base import End, Importer, Params, Remark, Row, SourceRun, run_or_damage
 from stepscope.source_files.cells import number_in, step_in, whole
 from stepscope.source_files.read_only_database import ReadOnlyDatabase, is_database
 from stepscope.source_files.source_folder import damaged, files_in, open_source
@@ -19,7 +19,7 @@ from stepscope.source_files.text_lines import lines_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from stepscope.importers.base import Record
+    from stepscope.importers.base import DamagedRun, Record
 
 SERVERS = ("http", "https")
 TABLES = {
@@ -31,6 +31,7 @@ TABLES = {
 MAX_DESCRIPTION_BYTES = 1 << 20
 PAGE = 100
 RETRIES_VARIABLE, MAX_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3"
+TIMEOUT_VARIABLE, TIMEOUT_S = "MLFLOW_HTTP_REQUEST_TIMEOUT", "30"
 NUMBERED_STATUS = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
 """In folders a status is a number."""
 
@@ -53,7 +54,7 @@ class Mlflow(Importer):
             return all(database.has(table, columns) for table, columns in TABLES.items())
         return False
 
-    def runs(self, place: str) -> Iterator[SourceRun]:
+    def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """All runs that are not deleted; the experiment is the project."""
         if urlparse(place).scheme in SERVERS:
             yield from _runs_of_server(place)
@@ -91,6 +92,7 @@ def _source_run(
         started_ns=started_ms * 10**6,
         records=with_end,
         project=project,
+        is_running=facts.get("status") == "RUNNING",
     )
 
 
@@ -124,7 +126,7 @@ def _param(text: Any) -> Any:
     return text
 
 
-def _runs_of_database(path: Path) -> list[SourceRun]:
+def _runs_of_database(path: Path) -> list[SourceRun | DamagedRun]:
     with contextlib.closing(ReadOnlyDatabase(path)) as database:
         missing = [table for table, columns in TABLES.items() if not database.has(table, columns)]
         if missing:
@@ -137,18 +139,19 @@ def _runs_of_database(path: Path) -> list[SourceRun]:
             "SELECT run_uuid, name, status, start_time, end_time, experiment_id FROM runs "
             "WHERE lifecycle_stage = 'active' ORDER BY start_time, run_uuid"
         )
-        runs = []
+        runs: list[SourceRun | DamagedRun] = []
         for run_id, name, status, start, end, experiment in database.rows(query):
             facts = {"id": run_id, "name": name, "status": status, "start_time": start, "end_time": end}
             records = _records_of_database(path, run_id)
-            runs.append(_source_run(facts, str(projects.get(experiment, "")), str(path), records))
+            read = partial(_source_run, facts, str(projects.get(experiment, "")), str(path), records)
+            runs.append(run_or_damage(str(name or run_id), path, read))
         return runs
 
 
 def _records_of_database(path: Path, run_id: str) -> Callable[[], Iterator[Record]]:
     def records() -> Iterator[Record]:
         with contextlib.closing(ReadOnlyDatabase(path)) as database:
-            params = database.rows("SELECT key, value FROM params WHERE run_uuid = ?", (run_id,))
+            params = database.rows("SELECT key, value FROM params WHERE run_uuid = ? ORDER BY key", (run_id,))
             yield Params({str(key): _param(value) for key, value in params})
             query = (
                 "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? "
@@ -170,28 +173,31 @@ def _run_folders(root: Path) -> Iterator[Path]:
             yield path.parent
 
 
-def _runs_of_folder(root: Path) -> Iterator[SourceRun]:
+def _runs_of_folder(root: Path) -> Iterator[SourceRun | DamagedRun]:
     folders = list(_run_folders(root))
     if not folders:
         raise SourceError(f"{root} has no runs of MLflow. Name the tracking folder, which is often mlruns.")
     for folder in folders:
-        facts = _description(folder / "meta.yaml")
-        if facts.get("lifecycle_stage") == "deleted":
-            continue
-        experiment = folder.parent / "meta.yaml"
-        project = _description(experiment).get("name", "") if experiment.is_file() else ""
-        status = facts.get("status")
-        yield _source_run(
-            {
-                **facts,
-                "id": facts.get("run_id") or facts.get("run_uuid") or folder.name,
-                "name": facts.get("run_name"),
-                "status": NUMBERED_STATUS.get(status, status) if isinstance(status, int) else status,
-            },
-            str(project),
-            str(folder),
-            _records_of_folder(folder),
-        )
+        run = run_or_damage(folder.name, folder, partial(_run_of_folder, folder))
+        if run is not None:
+            yield run
+
+
+def _run_of_folder(folder: Path) -> SourceRun | None:
+    """The run of a folder; None for one that is deleted."""
+    facts = _description(folder / "meta.yaml")
+    if facts.get("lifecycle_stage") == "deleted":
+        return None
+    experiment = folder.parent / "meta.yaml"
+    project = _description(experiment).get("name", "") if experiment.is_file() else ""
+    status = facts.get("status")
+    named = {
+        **facts,
+        "id": facts.get("run_id") or facts.get("run_uuid") or folder.name,
+        "name": facts.get("run_name"),
+        "status": NUMBERED_STATUS.get(status, status) if isinstance(status, int) else status,
+    }
+    return _source_run(named, str(project), str(folder), _records_of_folder(folder))
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -224,7 +230,8 @@ def _records_of_folder(folder: Path) -> Callable[[], Iterator[Record]]:
             for number, line, is_complete in lines_of(path):
                 parts = line.split()
                 if not is_complete and len(parts) < 3:
-                    break  # the writer was killed
+                    yield Remark(f"the last line of the metric {key!r} is cut off and was left out")
+                    break
                 try:
                     timestamp, value, step = parts if len(parts) == 3 else (*parts, 0)
                     row = _row(key, value, timestamp, step)
@@ -235,15 +242,20 @@ def _records_of_folder(folder: Path) -> Callable[[], Iterator[Record]]:
     return records
 
 
-def _runs_of_server(address: str) -> Iterator[SourceRun]:
+def _runs_of_server(address: str) -> Iterator[SourceRun | DamagedRun]:
     """The runs of a tracking server, read with MLflow's own client."""
     try:
         from mlflow import MlflowClient
     except ImportError as error:
         raise MissingExtra("mlflow", needed_for="Importing from an MLflow server") from error
-    os.environ.setdefault(RETRIES_VARIABLE, MAX_RETRIES)  # MLflow's own number takes four minutes
+    has_own_retries = RETRIES_VARIABLE in os.environ
+    os.environ.setdefault(RETRIES_VARIABLE, "0")  # first: whether the server answers at all
+    os.environ.setdefault(TIMEOUT_VARIABLE, TIMEOUT_S)
     client = MlflowClient(address)
     with _reporting(address):
+        client.search_experiments(max_results=1)
+        if not has_own_retries:
+            os.environ[RETRIES_VARIABLE] = MAX_RETRIES  # MLflow's own number takes four minutes
         experiments = list(
             _pages(lambda token: client.search_experiments(max_results=PAGE, page_token=token))
         )
@@ -259,13 +271,15 @@ def _runs_of_server(address: str) -> Iterator[SourceRun]:
                 "start_time": run.info.start_time,
                 "end_time": run.info.end_time,
             }
-            yield _source_run(facts, experiment.name, address, _records_of_server(client, run, address))
+            records = _records_of_server(client, run, address)
+            read = partial(_source_run, facts, experiment.name, address, records)
+            yield run_or_damage(str(run.info.run_name or run.info.run_id), address, read)
 
 
 def _records_of_server(client: Any, run: Any, address: str) -> Callable[[], Iterator[Record]]:
     def records() -> Iterator[Record]:
-        yield Params({key: _param(value) for key, value in run.data.params.items()})
-        for key in run.data.metrics:
+        yield Params({key: _param(value) for key, value in sorted(run.data.params.items())})
+        for key in sorted(run.data.metrics):
             with _reporting(address):
                 history = client.get_metric_history(run.info.run_id, key)
             for point in history:
@@ -292,7 +306,20 @@ def _reporting(address: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a client raises whatever its transport raises
+        if _is_timeout(error):
+            limit = os.environ[TIMEOUT_VARIABLE]
+            raise SourceError(
+                f"The MLflow server {address} has not answered within {limit} s. Check the address and that "
+                f"the server runs, or raise the limit with {TIMEOUT_VARIABLE}."
+            ) from error
         first = (str(error).splitlines() or [repr(error)])[0][:200]
         raise SourceError(
             f"The MLflow server {address} cannot be read: {first}. Check that it runs."
         ) from error
+
+
+def _is_timeout(error: BaseException | None) -> bool:
+    """Whether an error comes from a request that took too long."""
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__ or error.__context__
+    return error is not None

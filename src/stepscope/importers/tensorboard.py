@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from stepscope.errors import SourceError
-from stepscope.importers.base import Array, End, Importer, Note, Params, Row, SourceRun
+from stepscope.importers.base import Array, End, Importer, Note, Params, Row, SourceRun, run_or_damage
 from stepscope.source_files import wire_format as wire
 from stepscope.source_files.cells import nanoseconds
 from stepscope.source_files.record_file import records_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.importers.base import Record
+    from stepscope.importers.base import DamagedRun, Record
     from stepscope.schema.run import Status
 
 MARK = "tfevents"
@@ -50,11 +51,12 @@ class TensorBoard(Importer):
         path = Path(place)
         return MARK in path.name if path.is_file() else any(files_in(path, _is_event_file))
 
-    def runs(self, place: str) -> Iterator[SourceRun]:
+    def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """A run for each folder that has event files, named by its path."""
         root = Path(place)
         if root.is_file():
-            yield _run(root.absolute().parent.name, [root])
+            name = root.absolute().parent.name
+            yield run_or_damage(name, root, partial(_run, name, [root]))
             return
         by_folder: dict[Path, list[Path]] = {}
         for path in files_in(root, _is_event_file):
@@ -65,7 +67,7 @@ class TensorBoard(Importer):
             )
         for folder, files in by_folder.items():
             name = root.resolve().name if folder == root else folder.relative_to(root).as_posix()
-            yield _run(name, files)
+            yield run_or_damage(name, folder, partial(_run, name, files))
 
 
 def _is_event_file(name: str) -> bool:
@@ -84,6 +86,7 @@ def _run(name: str, files: list[Path]) -> SourceRun:
         # The first event has the time at which the file was made, which may be long after the run.
         started_ns=min(times_ns, default=first_ns),
         records=lambda: _Reading(files).records(),
+        written_ns=max(map(modified_ns, files)),
     )
 
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stepscope.errors import SourceError
-from stepscope.importers.base import End, Importer, Note, Params, Row, SourceRun
-from stepscope.source_files.cells import json_object, sorted_parts, step_in, time_in
+from stepscope.importers.base import (
+    MEDIA,
+    NO_VALUES,
+    DamagedRun,
+    End,
+    Importer,
+    LeftOut,
+    Note,
+    Params,
+    Row,
+    SourceRun,
+    run_or_damage,
+)
+from stepscope.source_files.cells import json_object, sorted_parts, step_in, time_in, without_media
 from stepscope.source_files.read_only_database import ReadOnlyDatabase, is_database
 from stepscope.source_files.source_folder import damaged, files_in
 from stepscope.source_files.text_lines import modified_ns
@@ -18,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepscope.importers.base import Record
+    from stepscope.source_files.cells import Parts
 
 SUFFIX = ".db"
 METRICS = ("id", "run_id", "run_name", "timestamp", "step", "metrics")
@@ -36,7 +51,7 @@ class Trackio(Importer):
         """Whether it is the file of a project, or a folder with one in it."""
         return any(_is_project(path) for path in _candidates(Path(place)))
 
-    def runs(self, place: str) -> Iterator[SourceRun]:
+    def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """The runs of each project, whose name is that of its file."""
         root = Path(place)
         files = [path for path in _candidates(root) if root.is_file() or _is_project(path)]
@@ -45,7 +60,8 @@ class Trackio(Importer):
                 f"{root} has no database of trackio. Name the folder in TRACKIO_DIR, or a file in it."
             )
         for path in files:
-            yield from _runs_of(path)
+            runs = run_or_damage(path.stem, path, partial(_runs_of, path))
+            yield from [runs] if isinstance(runs, DamagedRun) else runs
 
 
 def _candidates(root: Path) -> list[Path]:
@@ -60,25 +76,29 @@ def _is_project(path: Path) -> bool:
     return False
 
 
-def _runs_of(path: Path) -> list[SourceRun]:
-    runs = []
+def _runs_of(path: Path) -> list[SourceRun | DamagedRun]:
+    runs: list[SourceRun | DamagedRun] = []
     with contextlib.closing(ReadOnlyDatabase(path)) as database:
         if not database.has("metrics", METRICS):
             raise SourceError(
                 f"{path} is not a database of trackio: it has no table metrics with the columns "
                 f"{', '.join(METRICS)}. Check the path, or name the kind with --kind."
             )
-        query = "SELECT run_id, max(run_name), min(timestamp) FROM metrics GROUP BY run_id ORDER BY min(id)"
-        for run_id, name, first in database.rows(query):
-            try:
-                started_ns = time_in(first)
-            except ValueError as error:
-                raise damaged(path, f"the first row of {name!r}", error) from error
-            runs.append(_run(path, str(run_id), str(name), started_ns))
+        query = (
+            "SELECT run_id, max(run_name), min(timestamp), max(timestamp) FROM metrics GROUP BY run_id "
+            "ORDER BY min(id)"
+        )
+        for run_id, name, first, last in database.rows(query):
+            read = partial(_run, path, str(run_id), str(name), (first, last))
+            runs.append(run_or_damage(str(name), path, read))
     return runs
 
 
-def _run(path: Path, run_id: str, name: str, started_ns: int) -> SourceRun:
+def _run(path: Path, run_id: str, name: str, times: tuple[Any, Any]) -> SourceRun:
+    try:
+        started_ns, written_ns = map(time_in, times)
+    except ValueError as error:
+        raise damaged(path, f"the times of {name!r}", error) from error
     return SourceRun(
         name=name,
         identity=run_id,
@@ -86,12 +106,14 @@ def _run(path: Path, run_id: str, name: str, started_ns: int) -> SourceRun:
         started_ns=started_ns,
         records=lambda: _records(path, run_id),
         project=path.stem,
+        written_ns=written_ns,
     )
 
 
 def _records(path: Path, run_id: str) -> Iterator[Record]:
     file_ns = modified_ns(path)
     step = 0
+    left_out: dict[str, Counter[str]] = {MEDIA: Counter(), NO_VALUES: Counter()}
     with contextlib.closing(ReadOnlyDatabase(path)) as database:
         if database.has("configs", CONFIGS):
             for (config,) in database.rows("SELECT config FROM configs WHERE run_id = ?", (run_id,)):
@@ -104,7 +126,13 @@ def _records(path: Path, run_id: str) -> Iterator[Record]:
                 step = step if is_system else step_in(own_step)
             except ValueError as error:
                 raise damaged(path, f"row {row_id} of {table}", error) from error
-            yield from _values(_object(path, table, row_id, metrics), step, time_ns, PREFIX * is_system)
+            values, media = without_media(_object(path, table, row_id, metrics))
+            parts = sorted_parts(values)
+            left_out[MEDIA].update(media)
+            left_out[NO_VALUES].update(parts.left_out)
+            yield from _records_of_parts(parts, step, time_ns, PREFIX * is_system)
+    for what, counts in left_out.items():
+        yield LeftOut(counts, what)
     yield End("finished", UNKNOWN_END)
 
 
@@ -118,11 +146,10 @@ def _rows(database: ReadOnlyDatabase, run_id: str) -> Iterator[tuple[Any, ...]]:
     return heapq.merge(*tables, key=lambda row: (str(row[0]), row[1], row[2]))
 
 
-def _values(values: dict[str, Any], step: int, time_ns: int, prefix: str) -> Iterator[Record]:
-    numbers, texts = sorted_parts(values)
-    if numbers:
-        yield Row(step, time_ns, {f"{prefix}{key}": value for key, value in numbers.items()})
-    for key, text in texts.items():
+def _records_of_parts(parts: Parts, step: int, time_ns: int, prefix: str) -> Iterator[Record]:
+    if parts.numbers:
+        yield Row(step, time_ns, {f"{prefix}{key}": value for key, value in parts.numbers.items()})
+    for key, text in parts.texts.items():
         yield Note("text", time_ns, step, {"key": key, "value": text})
 
 

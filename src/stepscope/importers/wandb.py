@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 from zlib import crc32
@@ -10,16 +12,31 @@ from zlib import crc32
 import numpy as np
 
 from stepscope.errors import SourceError
-from stepscope.importers.base import Array, End, Importer, Note, Params, Row, SourceRun
+from stepscope.importers.base import (
+    MEDIA,
+    NO_VALUES,
+    Array,
+    End,
+    Importer,
+    LeftOut,
+    Marks,
+    Note,
+    Params,
+    Row,
+    SourceRun,
+    run_or_damage,
+)
 from stepscope.source_files import wire_format as wire
-from stepscope.source_files.cells import json_in, nanoseconds, sorted_parts
+from stepscope.source_files.cells import json_in, nanoseconds, sorted_parts, without_media
 from stepscope.source_files.source_folder import damaged, files_in, open_source
 from stepscope.source_files.text_lines import modified_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepscope.importers.base import Record
+    from numpy.typing import NDArray
+
+    from stepscope.importers.base import DamagedRun, Record
 
 SUFFIX = ".wandb"
 MAGIC = b":W&B\xe1\xbe\x00"
@@ -38,7 +55,7 @@ SYSTEM = "system."
 
 
 class WeightsAndBiases(Importer):
-    """History, configuration, summary, machine figures and console output; media are left out."""
+    """History, configuration, summary, tags, notes, machine figures and console output; no media."""
 
     title: ClassVar[str] = "W&B"
 
@@ -47,7 +64,7 @@ class WeightsAndBiases(Importer):
         path = Path(place)
         return path.suffix == SUFFIX if path.is_file() else any(files_in(path, _is_run_file))
 
-    def runs(self, place: str) -> Iterator[SourceRun]:
+    def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """A run for each file."""
         root = Path(place)
         files = [root] if root.is_file() else list(files_in(root, _is_run_file))
@@ -56,7 +73,7 @@ class WeightsAndBiases(Importer):
                 f"{root} has no files that end in {SUFFIX}. Name the folder `wandb` of the training."
             )
         for path in files:
-            yield _run(path)
+            yield run_or_damage(path.stem.removeprefix("run-"), path, partial(_run, path))
 
 
 def _is_run_file(name: str) -> bool:
@@ -72,11 +89,6 @@ def _run(path: Path) -> SourceRun:
     try:
         run_id = wire.text(description, 1) or path.stem.removeprefix("run-")
         started_ns = wire.timestamp_ns(wire.first(description, 17)) or modified_ns(path)
-        tags = [
-            tag.decode()
-            for field, tag in wire.fields_of(description)
-            if field == 10 and isinstance(tag, bytes)
-        ]
         return SourceRun(
             name=wire.text(description, 8) or run_id,
             identity=f"{run_id} {started_ns}",
@@ -85,7 +97,7 @@ def _run(path: Path) -> SourceRun:
             records=lambda: _Reading(path, started_ns).records(),
             project=wire.text(description, 3),
             host=wire.text(description, 13),
-            tags=tuple(tags),
+            written_ns=modified_ns(path),
         )
     except ValueError as error:
         raise damaged(path, "the description of the run", error) from error
@@ -101,8 +113,10 @@ class _Reading:
         self._summary: dict[str, Any] = {}
         self._keys: set[str] = set()
         """The keys of the history, whose newest values the summary repeats."""
+        self._left_out: dict[str, Counter[str]] = {MEDIA: Counter(), NO_VALUES: Counter()}
+        self._marks = Marks((), "")
         self._console = ""
-        self._left_out = 0
+        self._characters_cut = 0
         self._end = End(
             "crashed", "the source has no end record: the run was killed, or its file is incomplete"
         )
@@ -116,20 +130,40 @@ class _Reading:
                 raise damaged(self._path, f"record {number}", error) from error
             yield from records
         if self._console:
-            yield Note("console", self._time_ns, None, {"text": self._console, "left_out": self._left_out})
-        summary, _ = sorted_parts({name: value for name, value in self._summary.items() if name[:1] != "_"})
-        own = {f"summary/{key}": value for key, value in summary.items() if key not in self._keys}
-        if own:
-            yield Row(self._step, self._time_ns, own)
+            fields = {"text": self._console, "left_out": self._characters_cut}
+            yield Note("console", self._time_ns, None, fields)
+        yield from self._summary_records()
+        for what, counts in self._left_out.items():
+            yield LeftOut(counts, what)
+        yield self._marks
         yield self._end
+
+    def _summary_records(self) -> Iterator[Record]:
+        """What the summary has beside the newest values of the history."""
+        values, media = without_media({name: v for name, v in self._summary.items() if name[:1] != "_"})
+        parts = sorted_parts(values)
+        self._left_out[MEDIA].update(name for name in media if name not in self._keys)
+        self._left_out[NO_VALUES].update(name for name in parts.left_out if name not in self._keys)
+        numbers = {f"summary/{key}": value for key, value in parts.numbers.items() if key not in self._keys}
+        if numbers:
+            yield Row(self._step, self._time_ns, numbers)
+        for key, text in parts.texts.items():
+            if key not in self._keys:
+                fields = {"key": f"summary/{key}", "value": text}
+                yield Note("text", self._time_ns, self._step, fields)
 
     def _take(self, kind: int, content: bytes) -> Iterator[Record]:
         if kind == _HISTORY:
             yield from self._history(content)
         elif kind == _STATS:
             yield from self._stats(content)
-        elif kind in (_RUN, _CONFIG):
-            yield from _params(wire.first(content, 4) if kind == _RUN else content)
+        elif kind == _RUN:
+            fields = wire.fields_of(content)
+            tags = [tag.decode() for field, tag in fields if field == 10 and isinstance(tag, bytes)]
+            self._marks = Marks(tuple(tags), wire.text(content, 9))
+            yield from _params(wire.first(content, 4))
+        elif kind == _CONFIG:
+            yield from _params(content)
         elif kind == _OUTPUT_RAW:
             self._time_ns = max(self._time_ns, wire.timestamp_ns(wire.first(content, 2)))
             self._add_console(wire.first(content, 3).decode("utf-8", "backslashreplace"))
@@ -152,26 +186,29 @@ class _Reading:
         values: dict[str, Any] = {}
         for path, value in _items(content, 1):
             _put(values, path, value)
-        own = {name: values.pop(name, None) for name in ("_step", "_timestamp", "_runtime")}
+        own = {name: values.pop(name, None) for name in ("_step", "_timestamp", "_runtime", "_wandb")}
         step = own["_step"] if isinstance(own["_step"], int) else wire.integer(wire.first(content, 2), 1)
         is_timed = isinstance(own["_timestamp"], int | float)
         time_ns = nanoseconds(own["_timestamp"]) if is_timed else self._time_ns
         self._time_ns, self._step = max(self._time_ns, time_ns), step
-        for key, value in _histograms(values):
-            self._keys.update((f"{key}.bins", f"{key}.values"))
-            yield Array(key, step, time_ns, value)
-        numbers, texts = sorted_parts(values)
-        numbers = {key: value for key, value in numbers.items() if not key.startswith("_wandb.")}
-        self._keys.update(numbers)
-        if numbers:
-            yield Row(step, time_ns, numbers)
-        for key, text in texts.items():
-            if not key.endswith("._type"):
-                yield Note("text", time_ns, step, {"key": key, "value": text})
+        values, media = without_media(values)
+        for key, described in media.items():
+            histogram = _histogram(described)
+            if histogram is None:
+                self._left_out[MEDIA][key] += 1
+            else:
+                yield Array(key, step, time_ns, histogram)
+        parts = sorted_parts(values)
+        self._left_out[NO_VALUES].update(parts.left_out)
+        self._keys.update(media, parts.numbers, parts.texts, parts.left_out)
+        if parts.numbers:
+            yield Row(step, time_ns, parts.numbers)
+        for key, text in parts.texts.items():
+            yield Note("text", time_ns, step, {"key": key, "value": text})
 
     def _stats(self, content: bytes) -> Iterator[Record]:
         """Machine figures; they have no step of their own, so that of the newest history is used."""
-        figures, _ = sorted_parts({SYSTEM + path[0]: value for path, value in _items(content, 3)})
+        figures = sorted_parts({SYSTEM + path[0]: value for path, value in _items(content, 3)}).numbers
         if figures:
             yield Row(self._step, wire.timestamp_ns(wire.first(content, 2)), figures)
 
@@ -180,7 +217,7 @@ class _Reading:
         excess = len(self._console) - CONSOLE_CHARACTERS
         if excess > CONSOLE_CHARACTERS:  # rarely: each cut copies all of it
             self._console = self._console[excess:]
-            self._left_out += excess
+            self._characters_cut += excess
 
 
 def _params(content: bytes) -> Iterator[Record]:
@@ -215,23 +252,18 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
     values[path[-1]] = value
 
 
-def _histograms(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Takes the histograms out of a row: the upper limit and the count of each bucket."""
-    for name in [name for name, value in values.items() if _is_histogram(value)]:
-        histogram = values.pop(name)
-        limits, counts = histogram.get("bins"), histogram.get("values")
-        if isinstance(limits, list) and isinstance(counts, list) and len(limits) == len(counts) + 1:
-            yield name, np.array([limits[1:], counts], np.float64).T
-
-
-def _is_histogram(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("_type") == "histogram"
+def _histogram(described: dict[str, Any]) -> NDArray[np.float64] | None:
+    """The upper limit and the count of each bucket; None for what is not a histogram."""
+    limits, counts = described.get("bins"), described.get("values")
+    if described["_type"] != "histogram" or not isinstance(limits, list) or not isinstance(counts, list):
+        return None
+    return np.array([limits[1:], counts], np.float64).T if len(limits) == len(counts) + 1 else None
 
 
 def _records(path: Path) -> Iterator[tuple[int, bytes]]:
     """The kind and the content of each record; a last one that is cut off, as after a kill, is left out."""
     with open_source(path) as file:
-        if file.read(len(MAGIC)) != MAGIC:
+        if not MAGIC.startswith(file.read(len(MAGIC))):
             raise SourceError(f"{path} is not a run file of W&B: its first bytes differ. Check the path.")
         pieces: list[bytes] = []
         while (piece := _next_piece(file, path)) is not None:

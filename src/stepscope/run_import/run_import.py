@@ -7,50 +7,48 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from stepscope import plugins
 from stepscope.config.find import settings_for
 from stepscope.errors import NotFound, SourceError, StoreError
 from stepscope.filesystem import open_regular, share
-from stepscope.importers.base import Importer
-from stepscope.journal.folder import journals_of, list_journals, opening_of
+from stepscope.importers.base import DamagedRun
+from stepscope.journal.folder import journals_of
 from stepscope.reading import open_store
 from stepscope.recorder.anonymity import privacy_of
 from stepscope.recorder.identity.run_names import without_secrets
 from stepscope.recorder.identity.run_reservation import FOLDER, reserve
+from stepscope.run_import.known_runs import KnownRun, KnownRuns
 from stepscope.run_import.run_journal import RunJournal, Summary
+from stepscope.run_import.source_runs import cannot_read, source_at
 from stepscope.schema.identity import Identity
 from stepscope.schema.keys import IMPORTED
+from stepscope.schema.redact import Redaction
 from stepscope.store.open import open_marks, open_reader
 from stepscope.store.place import point_to
 from stepscope.store.retention import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from stepscope.config.sections import Settings
-    from stepscope.importers.base import Record, SourceRun
+    from stepscope.importers.base import Marks, Record, SourceRun
+    from stepscope.run_import.source_runs import Request, Source
 
 LOCK = "import.lock"
-MAX_NAMED = 5
 STAGING = "import"
 """The folder within a store in which journals are written until all of them are complete."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to import, and under which names."""
+RECENT_S = 15.0
+"""A source that was written to so recently may go on."""
+MAX_NOTE_CHARACTERS = 10_000
 
-    place: str
-    kind: str | None = None
-    """None to recognise it."""
-    project: str | None = None
-    """None for that of the source."""
-    name: str | None = None
-    """None for that of the source."""
+Outcome = Literal["imported", "known", "changed", "empty", "damaged"]
+"""`known`: imported before; `changed`: so too, but its source has changed; `empty`: nothing is in it."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +60,16 @@ class ImportedRun:
     source: str
     started_ns: int
     summary: Summary | None
-    """What was read; None where the run was imported before."""
+    """What was read; None for a run that is not imported now."""
     run_id: str
-    is_known: bool = False
-    """Whether the store has had this run of the source before."""
+    outcome: Outcome = "imported"
+    reason: str = ""
+    """Why it was not imported."""
 
-
-def source_of(place: str, kind: str | None) -> tuple[str, Importer]:
-    """The kind of a source and its importer; raises SourceError where that is not certain."""
-    kinds = plugins.names("importers")
-    if kind is not None:
-        return kind, _importer(kind)
-    importers = {name: _importer(name) for name in kinds}
-    fitting = [name for name, importer in importers.items() if importer.recognises(place)]
-    if len(fitting) == 1:
-        return fitting[0], importers[fitting[0]]
-    if fitting:
-        raise SourceError(f"{place} may be of several kinds: {', '.join(fitting)}. Choose one with --kind.")
-    raise SourceError(
-        f"{place} is not recognised as a source of runs. Check the path, or name its kind with --kind: "
-        f"{', '.join(kinds)}."
-    )
+    @property
+    def is_known(self) -> bool:
+        """Whether the store has had this run of the source before."""
+        return self.outcome in {"known", "changed"}
 
 
 @dataclass(frozen=True)
@@ -90,118 +77,168 @@ class _Origin:
     """The identity of a run of a source, there and here."""
 
     kind: str
-    digest: str
+    digests: tuple[str, ...]
+    """Those of its identity and of what it was while it was shorter."""
     identity: Identity
 
 
 class RunImport:
     """An import into one store folder."""
 
-    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
-        self._folder, self._warn = folder, warn
+    def __init__(
+        self, folder: Path, warn: Callable[[str], None], now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._folder, self._warn, self._now_ns = folder, warn, now_ns
         self._settings: Settings = settings_for()
         self._privacy = privacy_of(self._settings.privacy)
         self._reserved: list[Path] = []
-        self._complete: list[tuple[str, SourceRun]] = []
+        self._complete: list[tuple[str, Marks]] = []
 
     def preview(self, request: Request) -> list[ImportedRun]:
         """Reads the source and writes nothing into the store."""
-        kind, runs = _runs_of(request)
-        known = self._known_runs() if self._folder.exists() else {}
-        return [self._look_at(known, run, self._identity(kind, run, request, None)) for run in runs]
+        source = self._source_at(request)
+        known = KnownRuns(self._folder)
+        return [self._take(run, source.kind, request, known, None) for run in source.runs]
 
     def run(self, request: Request) -> list[ImportedRun]:
-        """Imports all runs of a source that the store does not have yet; raises SourceError for damage."""
-        kind, runs = _runs_of(request)
+        """Imports the runs of a source that the store does not have yet; raises SourceError for damage."""
+        source = self._source_at(request)
         with self._locked():
             staging = self._folder / STAGING
             shutil.rmtree(staging, ignore_errors=True)  # of an import that was killed
-            known = self._known_runs()
+            known = KnownRuns(self._folder)
             try:
                 staging.mkdir()
                 share(staging, self._folder)
-                imported = [
-                    self._read(staging, known, run, self._identity(kind, run, request, self._folder))
-                    for run in runs
-                ]
+                imported = [self._take(run, source.kind, request, known, staging) for run in source.runs]
                 self._check_limits(staging)
                 self._move_journals(staging)
             except OSError as error:
-                self._give_up()
                 raise _cannot_write(self._folder, error) from error
-            except BaseException:
-                self._give_up()
-                raise
             finally:
+                self._free_names()
                 shutil.rmtree(staging, ignore_errors=True)
         self._store_all()
         return imported
 
-    def _look_at(self, known: dict[str, ImportedRun], run: SourceRun, origin: _Origin) -> ImportedRun:
-        """Reads a whole run and writes nothing."""
-        if origin.digest in known:
-            return known[origin.digest]
-        summary = Summary(last_ns=run.started_ns)
-        for record in _records_of(run):
-            summary.count(record, run)
-        return _imported(run, origin.identity, summary)
+    def _source_at(self, request: Request) -> Source:
+        source = source_at(request)
+        if source.skipped:
+            self._warn(source.skipped)
+        return source
 
-    def _read(
-        self, staging: Path, known: dict[str, ImportedRun], run: SourceRun, origin: _Origin
+    def _take(
+        self,
+        run: SourceRun | DamagedRun,
+        kind: str,
+        request: Request,
+        known: KnownRuns,
+        staging: Path | None,
     ) -> ImportedRun:
-        """Reads a whole run into a journal, unless the store has it."""
-        if origin.digest in known:
-            return known[origin.digest]
-        identity = reserve(self._folder, origin.identity, resume=False, environment={}).identity
-        self._reserved.append(self._folder / FOLDER / identity.run_id)
-        facts = {"tool": origin.kind, "source": self._privacy.text(run.place), "digest": origin.digest}
-        journal = RunJournal(staging, identity, run, facts, self._privacy)
+        """Imports a run, unless the store has it; without a folder for its journal, only reads it."""
+        origin = self._origin(kind, run, request, staging)
+        try:
+            if isinstance(run, DamagedRun):
+                self._reserve(origin, staging)
+                raise run.error
+            earlier = known.of(origin.digests)
+            if earlier:
+                compared, content = self._compare(run, earlier)
+                if compared.outcome == "known" or not request.again:
+                    return compared
+                # Another segment: runs of one segment would be processes of one run.
+                segment = hashlib.sha256(f"{origin.digests[0]} {content}".encode()).hexdigest()[:16]
+                origin = replace(origin, identity=replace(origin.identity, segment=segment))
+            return self._read(run, origin, known, staging)
+        except SourceError as error:
+            if not request.skip_damaged:
+                raise
+            identity = origin.identity
+            return ImportedRun(identity.name, identity.project, run.place, 0, None, "", "damaged", str(error))
+
+    def _compare(self, run: SourceRun, earlier: list[KnownRun]) -> tuple[ImportedRun, str]:
+        """What became of a run that was imported before, and the digest of what it has now."""
+        summary = Summary(last_ns=run.started_ns)
+        try:
+            for record in _records_of(run):
+                summary.count(record, run)
+        except SourceError as error:
+            return _known(earlier[-1], "changed", f"the source cannot be read now: {error}"), ""
+        differences = {known: known.difference(summary) for known in earlier}
+        same = next((known for known, difference in differences.items() if not difference), None)
+        if same is not None:
+            return _known(same, "known", ""), summary.content
+        newest = max(earlier, key=lambda known: known.points or 0)
+        return _known(newest, "changed", differences[newest]), summary.content
+
+    def _read(self, run: SourceRun, origin: _Origin, known: KnownRuns, staging: Path | None) -> ImportedRun:
+        """Reads a whole run, into a journal where there is a folder for it."""
+        identity = self._reserve(origin, staging)
+        digest = origin.digests[0]
+        if staging is None:
+            journal, summary = None, Summary(last_ns=run.started_ns)
+        else:
+            facts = {"tool": origin.kind, "source": self._privacy.text(run.place), "digest": digest}
+            journal = RunJournal(staging, identity, run, facts, self._privacy)
+            summary = journal.summary
         for record in _records_of(run):
-            journal.add(record)
-        journal.close()
-        self._complete.append((identity.run_id, run))
-        imported = _imported(run, identity, journal.summary)
-        # A source may have the same run twice, as in a copy of a folder within itself.
-        known[origin.digest] = replace(imported, summary=None, is_known=True)
+            if journal is None:
+                summary.count(record, run)
+            else:
+                journal.add(record)
+        imported = ImportedRun(
+            identity.name, identity.project, run.place, run.started_ns, summary, identity.run_id
+        )
+        if summary.is_empty:
+            return replace(imported, summary=None, run_id="", outcome="empty", reason="nothing is in it")
+        if summary.end.exit_code is None:  # else the source says that it has ended
+            summary.remarks += self._signs_of_writing(run)
+        if journal is not None:
+            journal.close()
+            self._complete.append((identity.run_id, summary.marks))
+            # A source may have the same run twice, as in a copy of a folder within itself.
+            names = identity.run_id, identity.name, identity.project, run.place
+            known.add(digest, KnownRun(*names, summary.points, summary.content))
         return imported
 
-    def _identity(self, kind: str, run: SourceRun, request: Request, folder: Path | None) -> _Origin:
-        digest = hashlib.sha256(f"{kind}\0{run.identity}".encode("utf-8", "surrogatepass")).hexdigest()
+    def _signs_of_writing(self, run: SourceRun) -> list[str]:
+        """Says that a source may still be written, where it looks like that."""
+        age_s = None if run.written_ns is None else (self._now_ns() - run.written_ns) / 1e9
+        if run.is_running:
+            sign = "the source says that the training is running"
+        elif age_s is not None and 0 <= age_s < RECENT_S:
+            sign = f"the source was written to {age_s:.0f} s ago, and the training may still be running"
+        else:
+            return []
+        return [f"{sign}: if more comes, import it with --again"]
+
+    def _reserve(self, origin: _Origin, staging: Path | None) -> Identity:
+        """A name for a run that no other run has; also a run that is then left out takes a name."""
+        if staging is None:
+            return origin.identity
+        identity = reserve(self._folder, origin.identity, resume=False, environment={}).identity
+        self._reserved.append(self._folder / FOLDER / identity.run_id)
+        return identity
+
+    def _origin(
+        self, kind: str, run: SourceRun | DamagedRun, request: Request, staging: Path | None
+    ) -> _Origin:
+        project, host = "", ""
+        identities: tuple[str, ...] = (run.place,)
+        if not isinstance(run, DamagedRun):
+            project, host = run.project, run.host
+            identities = (run.identity, *run.earlier_identities)
+        digests = tuple(_digest(f"{kind}\0{identity}") for identity in identities)
         identity = Identity(
             name=request.name or run.name,
-            project=request.project or run.project or self._settings.project,
-            segment=digest[:16],
+            project=request.project or project or self._settings.project,
+            segment=digests[0][:16],
             rank=0,
             world_size=1,
-            host=run.host,
+            host=host,
         )
-        return _Origin(kind, digest, without_secrets(identity, folder, self._privacy, self._warn))
-
-    def _known_runs(self) -> dict[str, ImportedRun]:
-        """The imported runs of the store, by the digest of their source."""
-        known: dict[str, ImportedRun] = {}
-        for name, path in list_journals(self._folder):  # of an import that no agent has stored yet
-            opening = opening_of(path) or {}
-            facts = opening.get("facts")
-            self._add_known(known, facts, opening.get("run"), opening.get("project"), name.run_id)
-        with contextlib.suppress(NotFound):
-            store = open_store(self._folder)
-            for run in store.runs():
-                for segment in run.segments:
-                    for process in segment.processes:
-                        self._add_known(known, process.facts, run.name, run.project, run.id)
-            store.close()
-        return known
-
-    def _add_known(
-        self, known: dict[str, ImportedRun], facts: Any, name: Any, project: Any, run_id: str
-    ) -> None:
-        origin = facts.get(IMPORTED) if isinstance(facts, dict) else None
-        if isinstance(origin, dict):
-            digest = str(origin.get("digest"))
-            known[digest] = ImportedRun(
-                str(name), str(project), str(origin.get("source")), 0, None, run_id, is_known=True
-            )
+        folder = None if staging is None else self._folder
+        return _Origin(kind, digests, without_secrets(identity, folder, self._privacy, self._warn))
 
     def _check_limits(self, staging: Path) -> None:
         """Refuses an import that would let runs be deleted that were recorded with a limit on the store."""
@@ -226,7 +263,7 @@ class RunImport:
             (journals_of(staging) / run_id).rename(journals / run_id)
             self._reserved.remove(self._folder / FOLDER / run_id)
 
-    def _give_up(self) -> None:
+    def _free_names(self) -> None:
         """Frees the names of runs that were not imported."""
         for path in self._reserved:
             path.unlink(missing_ok=True)
@@ -238,9 +275,13 @@ class RunImport:
         open_store(self._folder).close()
         try:
             with contextlib.closing(open_marks(self._folder)) as marks:
-                for run_id, run in self._complete:
-                    tags = dict.fromkeys((*marks.tags(run_id), IMPORTED, *run.tags))
+                for run_id, own in self._complete:
+                    tags = dict.fromkeys((*marks.tags(run_id), IMPORTED, *own.tags))
                     marks.change(run_id, tags=tuple(tags))
+                    if own.note:
+                        fields = Redaction(MAX_NOTE_CHARACTERS).mapping({"note": own.note})
+                        note = str(self._privacy.nested(fields)["note"])
+                        marks.add_note(run_id, note, step=None, time=None, made=time.time())
         except StoreError as error:
             self._warn(f"The runs are imported, but not tagged as {IMPORTED}: {error}")
 
@@ -269,31 +310,12 @@ class RunImport:
             os.close(descriptor)
 
 
-def _importer(kind: str) -> Importer:
-    return plugins.load("importers", kind, Importer)()  # type: ignore[type-abstract]  # only its members
+def _known(run: KnownRun, outcome: Outcome, reason: str) -> ImportedRun:
+    return ImportedRun(run.name, run.project, run.source, 0, None, run.run_id, outcome, reason)
 
 
-def _runs_of(request: Request) -> tuple[str, list[SourceRun]]:
-    try:
-        if "://" not in request.place and not Path(request.place).exists():
-            raise SourceError(f"There is no file or folder {request.place}. Check the path.")
-        kind, importer = source_of(request.place, request.kind)
-        runs = [_with_absolute_place(run) for run in importer.runs(request.place)]
-    except OSError as error:
-        raise _cannot_read(request.place, error) from error
-    if not runs:
-        raise SourceError(f"{request.place} has no runs. Check the path.")
-    if request.name is not None and len(runs) > 1:
-        names = ", ".join(run.name for run in runs[:MAX_NAMED])
-        raise SourceError(
-            f"{request.place} has {len(runs)} runs ({names}), and --name is for one. Import it by its own "
-            "path."
-        )
-    return kind, runs
-
-
-def _imported(run: SourceRun, identity: Identity, summary: Summary) -> ImportedRun:
-    return ImportedRun(identity.name, identity.project, run.place, run.started_ns, summary, identity.run_id)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _records_of(run: SourceRun) -> Iterator[Record]:
@@ -301,18 +323,7 @@ def _records_of(run: SourceRun) -> Iterator[Record]:
     try:
         yield from run.records()
     except OSError as error:
-        raise _cannot_read(run.place, error) from error
-
-
-def _with_absolute_place(run: SourceRun) -> SourceRun:
-    return run if "://" in run.place else replace(run, place=str(Path(run.place).absolute()))
-
-
-def _cannot_read(place: str, error: OSError) -> SourceError:
-    return SourceError(
-        f"{error.filename or place} cannot be read: {error.strerror}. Nothing was imported. Check the path "
-        "and who may read it."
-    )
+        raise cannot_read(run.place, error) from error
 
 
 def _cannot_write(folder: Path, error: OSError) -> SourceError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from stepscope.errors import JournalError, SourceError
-from stepscope.importers.base import Array, End, Note, Params, Row
+from stepscope.errors import JournalError, SourceError, StoreUnavailable
+from stepscope.importers.base import Array, End, LeftOut, Marks, Note, Params, Remark, Row
 from stepscope.journal import layout
 from stepscope.journal.folder import JournalName
 from stepscope.journal.supply import SegmentSupply
@@ -36,6 +38,10 @@ NO_PROCESS = 0
 """In place of a process number: the training ran elsewhere, and this command is not it."""
 
 
+MAX_LISTED = 10
+"""Names that a remark lists."""
+
+
 @dataclass
 class Summary:
     """What was read of a run."""
@@ -47,6 +53,13 @@ class Summary:
     keys: set[str] = field(default_factory=set)
     last_ns: int = 0
     end: End = field(default_factory=lambda: End("finished"))
+    marks: Marks = field(default_factory=lambda: Marks((), ""))
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many values of each name were left out."""
+    remarks: list[str] = field(default_factory=list)
+    """What a person should know about the import, such as what was left out."""
+    is_empty: bool = True
+    _digest: Any = field(default_factory=hashlib.sha256, repr=False)
 
     def count(self, record: Record, run: SourceRun) -> None:
         """Counts a record; raises SourceError for more metrics than a run may have."""
@@ -60,17 +73,57 @@ class Summary:
                 )
         elif isinstance(record, Params):
             self.params += len(record.values)
-        elif isinstance(record, End):
-            self.end = record
+        else:
+            self._take_remark(record)
+        self.is_empty = self.is_empty and not _has_content(record)
+        self._digest.update(_bytes_of(record))
         self.arrays += isinstance(record, Array)
         self.texts += isinstance(record, Note) and record.kind == "text"
         if isinstance(record, Row | Array | Note):
             self.last_ns = max(self.last_ns, record.time_ns)
 
+    def _take_remark(self, record: Record) -> None:
+        """Keeps what is said about the run as a whole."""
+        if isinstance(record, End):
+            self.end = record
+        elif isinstance(record, Marks):
+            self.marks = record
+        elif isinstance(record, Remark):
+            self.remarks.append(record.text)
+        elif isinstance(record, LeftOut) and record.counts:
+            for name, count in record.counts.items():
+                self.left_out[name] = self.left_out.get(name, 0) + count
+            names = [f"{name} ({count:,})" for name, count in islice(record.counts.items(), MAX_LISTED)]
+            names += [f"{len(record.counts) - MAX_LISTED} more"] * (len(record.counts) > MAX_LISTED)
+            self.remarks.append(f"left out {record.what}: {', '.join(names)}")
+
+    @property
+    def content(self) -> str:
+        """A digest of what was read, without times: those of a table may be that of its file."""
+        return str(self._digest.hexdigest()[:32])
+
     @property
     def ended_ns(self) -> int:
         """When the run ended."""
         return self.last_ns if self.end.time_ns is None else self.end.time_ns
+
+
+def _has_content(record: Record) -> bool:
+    """Whether a record is worth keeping a run for."""
+    return bool(record.values) if isinstance(record, Row | Params) else isinstance(record, Array | Note)
+
+
+def _bytes_of(record: Record) -> bytes:
+    """What of a record a later import is compared with."""
+    if isinstance(record, Row):
+        names = "\0".join(record.values).encode("utf-8", "surrogatepass")
+        return b"%d %s" % (record.step, names) + array("d", record.values.values()).tobytes()
+    if isinstance(record, Array):
+        return repr((record.key, record.step)).encode() + record.values.tobytes()
+    if isinstance(record, End):
+        return record.status.encode()
+    kept = (record.step, record.fields) if isinstance(record, Note) else record
+    return b"" if isinstance(record, LeftOut | Remark) else repr(kept).encode()
 
 
 class RunJournal:
@@ -127,7 +180,8 @@ class RunJournal:
         """Writes where the run comes from, and its end."""
         end = self.summary.end
         self._time_ns = max(self.summary.ended_ns, 1)
-        self._event(IMPORTED, {**self._origin, "points": self.summary.points}, None)
+        counts = {"points": self.summary.points, "content": self.summary.content}
+        self._event(IMPORTED, {**self._origin, **counts, "remarks": self.summary.remarks}, None)
         self._writer.close({"status": end.status, "reason": end.reason, "exit_code": end.exit_code})
         self._raise_trouble()
 
@@ -164,9 +218,9 @@ class RunJournal:
         self._writer.append_event(kind, safe, step)
 
     def _raise_trouble(self) -> None:
-        """Raises SourceError where the journal is not in a file: then it would drop records."""
+        """Raises StoreUnavailable where the journal is not in a file: then it would drop records."""
         if self._writer.trouble is not None:
-            raise SourceError(
+            raise StoreUnavailable(
                 f"The import cannot be written: {self._writer.trouble}. Nothing was imported. Free some "
                 "space, or choose another folder with --store."
             )

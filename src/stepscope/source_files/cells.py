@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.journal.records import is_int64
 
@@ -92,19 +92,47 @@ def flattened(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> It
             yield f"{prefix}{name}", value
 
 
-def sorted_parts(values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+class Parts(NamedTuple):
+    """What nested mappings have."""
+
+    numbers: dict[str, float]
+    texts: dict[str, str]
+    left_out: list[str]
+    """The names of values that are neither, such as lists, and of those whose name another value has."""
+
+
+def sorted_parts(values: Mapping[str, Any]) -> Parts:
     """The numbers and the texts of nested mappings; NaN and infinity may be texts, as in strict JSON."""
-    numbers: dict[str, float] = {}
-    texts: dict[str, str] = {}
+    parts = Parts({}, {}, [])
     for name, value in flattened(values):
-        if isinstance(value, str):
-            if value in _NOT_FINITE:
-                numbers[name] = _NOT_FINITE[value]
-            else:
-                texts[name] = value
-        elif (number := number_in(value)) is not None:
-            numbers[name] = number
-    return numbers, texts
+        number = _NOT_FINITE.get(value) if isinstance(value, str) else number_in(value)
+        if name in parts.numbers or name in parts.texts:
+            parts.left_out.append(name)
+        elif number is not None:
+            parts.numbers[name] = number
+        elif isinstance(value, str):
+            parts.texts[name] = value
+        elif value is not None:
+            parts.left_out.append(name)
+    return parts
+
+
+def without_media(values: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Nested values without pictures, tables and the like, and these by their names, joined by dots.
+
+    W&B and trackio describe each by an object with a `_type`; so they do with histograms.
+    """
+    plain: dict[str, Any] = {}
+    media: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(value, dict) or prefix.count(".") >= MAX_DEPTH:
+            plain[name] = value
+        elif "_type" in value:
+            media[f"{prefix}{name}"] = value
+        else:
+            plain[name], inner = without_media(value, f"{prefix}{name}.")
+            media.update(inner)
+    return plain, media
 
 
 def json_in(text: str | bytes) -> Any:
@@ -113,6 +141,12 @@ def json_in(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("JSON that is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON from character {error.pos + 1} on") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from error
+    except ValueError as error:  # Python reads no longer numbers
+        raise ValueError("a number with more than 4,300 digits") from error
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:

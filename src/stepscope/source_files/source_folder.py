@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -21,18 +22,35 @@ def files_in(folder: Path, has_kind: Callable[[str], bool]) -> Iterator[Path]:
     if not folder.is_dir():
         return
     root = folder.resolve()
-    seen = 0
+    entries = 0
     for place, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
-        seen += len(folders) + len(names)
-        if seen > MAX_ENTRIES:
+        entries += len(folders) + len(names)
+        if entries > MAX_ENTRIES:
             raise SourceError(
                 f"{folder} has more than {MAX_ENTRIES:,} files. Give a folder with only the runs to import."
             )
         for name in sorted(filter(has_kind, names)):
             path = Path(place, name)
-            if not path.is_symlink() or path.resolve().is_relative_to(root):
+            if not path.is_symlink() or _target(path).is_relative_to(root):
                 yield path
+
+
+def links_out_of(folder: Path) -> list[Path]:
+    """The links in a folder and its subfolders that lead out of it, which are not followed."""
+    root = folder.resolve()
+    links = [
+        Path(place, name)
+        for place, folders, names in os.walk(folder)
+        for name in (*folders, *names)
+        if Path(place, name).is_symlink()
+    ]
+    return sorted(link for link in links if not _target(link).is_relative_to(root))
+
+
+def _target(link: Path) -> Path:
+    """Where a link leads; unlike `Path.resolve`, this raises nothing for links that lead to each other."""
+    return Path(os.path.realpath(link))
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -52,5 +70,15 @@ def open_source(path: Path) -> BinaryIO:
 def damaged(path: Path | str, place: str, what: object) -> SourceError:
     """The error for a damaged file."""
     return SourceError(
-        f"{path} is damaged at {place}: {what}. Nothing of it was imported. Copy it again, or repair it."
+        f"{path} is damaged at {place}: {_plain(what)}. Nothing of it was imported. Copy it again, or "
+        "repair it."
     )
+
+
+def _plain(what: object) -> object:
+    """What is wrong, in words that do not need Python."""
+    if isinstance(what, UnicodeDecodeError):
+        return f"byte {what.start} of a text is not UTF-8"
+    if isinstance(what, struct.error):
+        return "a number with too few or too many bytes"
+    return "a number that is too large" if isinstance(what, OverflowError) else what

@@ -318,13 +318,14 @@ class ProfileOutput(TypedDict):
 
 
 class ImportedOutput(TypedDict):
-    """A run of `stepscope import`; a run that was imported before has the first entries only."""
+    """A run of `stepscope import`; a run that is not imported now has the first entries and `reason` only."""
 
     run: str
     id: str
     project: str
     source: str
     imported_before: bool
+    outcome: str
     started: NotRequired[float]
     ended: NotRequired[float]
     status: NotRequired[str]
@@ -334,6 +335,8 @@ class ImportedOutput(TypedDict):
     histograms: NotRequired[int]
     texts: NotRequired[int]
     params: NotRequired[Any]
+    left_out: NotRequired[dict[str, int]]
+    remarks: NotRequired[list[str]]
 
 
 OUTPUTS: dict[str, Any] = {
