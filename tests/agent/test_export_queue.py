@@ -114,7 +114,7 @@ def test_an_exporter_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptu
 
 
 class Batching(Remote):
-    """Holds what it takes until it is told to pass it on."""
+    """Holds what it takes."""
 
     count = 0
 

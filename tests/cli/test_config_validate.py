@@ -60,8 +60,8 @@ def validated(capsys, content: str) -> list[str]:
         (
             "exporters:\n  csv_file: {}\n",
             (
-                "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: metrics_files, "
-                "mlflow, opentelemetry, prometheus, tensorboard, wandb."
+                "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: "
+                "metrics_files, mlflow, opentelemetry, prometheus, tensorboard, wandb."
             ),
         ),
         (
