@@ -14,6 +14,11 @@ from stepscope.cli.main import main
 PAGE = (Path(__file__).parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def _wide_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def table(tmp_path):
     path = tmp_path / "old.csv"
