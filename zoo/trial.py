@@ -55,7 +55,10 @@ class Trial:
 
 def run(case: Case, settings: Settings) -> Trial:
     """Runs the script of a case and waits until it has ended."""
-    with tempfile.TemporaryDirectory(prefix="zoo-") as folder, _neighbours(settings.neighbours):
+    with (
+        tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder,
+        _neighbours(settings.neighbours),
+    ):
         exit_code, last_line = _train(case, settings, Path(folder))
         return _read(case, settings, Path(folder) / "store", exit_code, last_line)
 

@@ -1,5 +1,6 @@
 """One function says how a run is doing: failures first, and healthy only with enough evidence."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -140,6 +141,16 @@ def test_compilation_that_takes_most_of_the_time_is_reported(tmp_path):
     run["compile/seconds"] = np.where(np.arange(300) == 2, 300.0, np.nan)
     run["step_seconds"][2] += 300
     assert "of the time since the first step was compilation." in diagnose(tmp_path, run).verdict.headline
+
+
+def test_a_single_step_that_takes_most_of_the_time_is_reported(tmp_path):
+    run = going_well(1, 300)
+    run["step_seconds"][200] += 80
+    verdict = diagnose(tmp_path, run).verdict
+    assert verdict.id == "unexplained"
+    assert re.search(r"of step time is step 200, which took 80\.\d s\.", verdict.headline)
+    run["phase/checkpoint_seconds"] = np.where(np.arange(300) == 200, 80.0, 0.0)
+    assert "which took" not in diagnose(tmp_path, run).verdict.headline
 
 
 def test_a_spike_before_the_newest_steps_is_mentioned(tmp_path):

@@ -178,6 +178,13 @@ def test_a_step_that_blocks_is_sampled_while_it_does(thread: threading.Thread) -
     assert event["is_in_loop"] is True
 
 
+def test_a_step_that_blocks_soon_after_the_start_is_sampled_too(thread: threading.Thread) -> None:
+    training = Clock(thread)
+    training.steps, training.spent_ns[0] = 3, 3_000_000
+    training.run(8, blocked=True)
+    assert [event["sign"] for event in training.events] == ["blocked"]
+
+
 def test_a_step_that_blocks_for_hours_is_sampled_a_few_times(thread: threading.Thread) -> None:
     training = Clock(thread)
     training.run(10)

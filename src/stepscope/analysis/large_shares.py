@@ -10,8 +10,8 @@ import numpy as np
 from stepscope.analysis.phase_shares import phase_shares
 from stepscope.analysis.stack_samples import line_in
 from stepscope.analysis.steady import COMPILED, SHORTEST_S
-from stepscope.analysis.wording import percent
-from stepscope.schema.keys import STEP_SECONDS
+from stepscope.analysis.wording import percent, seconds
+from stepscope.schema.keys import STEP_SECONDS, phase_key
 
 if TYPE_CHECKING:
     from stepscope.schema.window import RankWindow, Window
@@ -21,6 +21,12 @@ LARGE = 0.25
 
 LARGE_WAIT = 0.2
 """The same for the wait for data."""
+
+MIN_STEPS, MIN_LONG_S = 20, 2.0
+"""The fewest steps, and the least time, for a single step to be such a share."""
+
+KNOWN = (COMPILED[0], phase_key("eval"), phase_key("checkpoint"))
+"""Times within a step that have a name."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,28 @@ def largest_share(rank: RankWindow, window: Window | None = None) -> LargeShare 
         (phase_shares(rank, steady=False).get("other", 0.0), outside),
         (between, "of the time since the first step is between steps (evaluation, checkpoints, epochs)"),
         (_compiled(rank) / wall, "of the time since the first step was compilation"),
+        _longest_step(rank),
     ]
     share, words = max(candidates)
     return LargeShare(share, f"{percent(share)} {words}") if share >= LARGE else None
+
+
+def _longest_step(rank: RankWindow) -> tuple[float, str]:
+    """Returns the share of step time of the longest step, without what is known of it, and its sentence."""
+    chosen = rank.where(STEP_SECONDS, steady=False)
+    taken = rank.columns[STEP_SECONDS].values[chosen]
+    if len(taken) < MIN_STEPS:
+        return 0.0, ""
+    unknown = taken.copy()
+    for key in KNOWN:
+        if key in rank.columns:
+            unknown -= np.nan_to_num(rank.columns[key].values[chosen])
+    unknown[: rank.warm_up] = 0.0
+    longest = int(np.argmax(unknown))
+    if unknown[longest] < MIN_LONG_S:
+        return 0.0, ""
+    words = f"of step time is step {int(rank.steps[chosen][longest]):,}, which took {seconds(taken[longest])}"
+    return float(unknown[longest] / taken.sum()), words
 
 
 def wall_seconds(rank: RankWindow) -> float | None:

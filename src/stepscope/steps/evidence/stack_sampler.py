@@ -59,6 +59,9 @@ NEW_LEVEL, NEW_SHARE = 1.5, 0.15
 """A change of the time of a step by this factor, or of a phase's share of it."""
 
 BLOCKED = "blocked"
+MIN_KNOWN_STEPS = 2
+"""The fewest steps timed by phase that a step which blocks is compared with: more may never come."""
+
 BLOCKED_S, BLOCKED_STEPS = 2.0, 10
 """A step blocks if it takes this long, and as long as this many steps. It is sampled again each time when
 it has taken ten times as long."""
@@ -207,7 +210,7 @@ class StackSampler:
             self._blocked_step, self._next_blocked_s = timer.step, BLOCKED_S
         taken_s = (now - timer.began_ns) * 1e-9
         least_s = max(self._next_blocked_s, BLOCKED_STEPS * totals.step_s())
-        if totals.steps < MIN_STEPS or taken_s < least_s or self._times_blocked >= MAX_BLOCKED:
+        if totals.steps < MIN_KNOWN_STEPS or taken_s < least_s or self._times_blocked >= MAX_BLOCKED:
             return ""
         self._next_blocked_s = 10 * taken_s
         self._times_blocked += 1
