@@ -21,7 +21,7 @@ model = Scales()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)
 with stepscope.TrainingMonitor(run="case") as monitor:
     monitor.watch(model, optimizer)
-    for x, y in monitor.batches(batches(*samples(), steps(300))):
+    for x, y in monitor.batches(batches(*samples(), steps(1500))):
         loss = cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()

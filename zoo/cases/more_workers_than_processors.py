@@ -17,7 +17,7 @@ class Augmented(Dataset):
 
     def __getitem__(self, index):
         image = X[index].numpy()
-        for _ in range(40):
+        for _ in range(150):
             image = np.sort(image)
         return torch.from_numpy(image), Y[index]
 

@@ -36,7 +36,7 @@ def texts(count):
 
 model = Texts()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-prepared = list(texts(steps(300)))
+prepared = list(texts(steps(800)))
 with stepscope.TrainingMonitor(run="case") as monitor:
     monitor.watch(model, optimizer)
     for batch in monitor.batches(prepared):

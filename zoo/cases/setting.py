@@ -37,7 +37,7 @@ def batches(
         yield x[chosen], y[chosen]
 
 
-def classifier(features: int = 256, width: int = 512) -> torch.nn.Sequential:
+def classifier(features: int = 256, width: int = 1024) -> torch.nn.Sequential:
     """A network with two hidden layers: a step takes a few milliseconds."""
     return torch.nn.Sequential(
         torch.nn.Linear(features, width),

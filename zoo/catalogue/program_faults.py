@@ -5,18 +5,18 @@ from zoo.case import Case
 CASES = (
     Case(
         "losses_kept_with_graphs",
-        "losses are kept with their graphs",
+        "losses are kept with their graphs; each step also sleeps",
         expects=(("mem.retention", "hostmem.leak"),),
         advice=("detach|item",),
-        also=("step.creep",),
+        also=("step.creep", "host.loop_code"),
         doses=(0.5, 1.0, 2.0),
     ),
     Case(
         "outputs_kept_in_a_list",
-        "outputs of all steps are kept",
+        "outputs of all steps are kept; each step also sleeps",
         expects=(("hostmem.leak", "mem.retention"),),
         advice=("list",),
-        also=("step.creep",),
+        also=("step.creep", "host.loop_code"),
         doses=(0.5, 1.0, 2.0),
     ),
     Case(
