@@ -36,6 +36,14 @@ def test_an_argument_that_a_tool_does_not_have_is_an_error_that_names_it_and_the
     assert "'run_id'" in error_of(fixed, "tag_run", allows_writes=True, run_id="failed", add=["best"])
 
 
+def test_an_error_of_a_call_with_very_many_mistakes_is_short(fixed: Path) -> None:
+    unknown = error_of(fixed, "explain_run", **{f"argument_{number}": 1 for number in range(2_000)})
+    assert "and 1995 more" in unknown
+    tags = error_of(fixed, "tag_run", allows_writes=True, run="failed", add=list(range(50)))
+    assert "There are 45 more." in tags
+    assert max(len(unknown), len(tags)) < 2_000
+
+
 def test_the_schemas_of_all_tools_allow_no_other_arguments(fixed: Path) -> None:
     for tool in tools_of(fixed):
         assert tool.input_schema["additionalProperties"] is False, tool.name

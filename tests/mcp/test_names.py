@@ -11,6 +11,7 @@ pytest.importorskip("mcp")
 
 from dataclasses import replace
 
+from stepscope.store.open import open_marks
 from stepscope.store.sqlite import SqliteStore
 from tests.golden.fixed_store import BEGUN_NS, NS, _append, _process
 from tests.mcp.asking import answer_of, error_of
@@ -111,3 +112,22 @@ def test_the_next_call_of_a_short_list_names_a_metric_that_can_be_read(hostile: 
     following = answer_of(hostile, "list_metrics", search="kkk")["next"]
     assert following["tool"] == "read_series"
     assert answer_of(hostile, "read_series", **following["arguments"])["series"]
+
+
+def test_a_name_of_the_page_belongs_to_the_run_that_the_page_shows_under_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    with store.transaction():
+        for name, loss in (("first", 0.25), ("second", 9.5)):
+            run_id = f"{name}-0badcafe"
+            store.put_process(replace(_process(run_id, "finished", BEGUN_NS, BEGUN_NS + NS), name=name))
+            _append(store, run_id, {"loss": np.full(3, loss)}, BEGUN_NS)
+    store.close()
+    marks = open_marks(tmp_path)
+    marks.change("second-0badcafe", name="third")
+    marks.change("first-0badcafe", name="second")
+    marks.close()
+    listed = {row["run"]: row["loss"] for row in answer_of(tmp_path, "list_runs")["runs"]}
+    assert listed == {"second": 0.25, "third": 9.5}
+    for name, loss in listed.items():
+        assert answer_of(tmp_path, "explain_run", run=name)["run"]["loss"] == loss
+    assert answer_of(tmp_path, "explain_run", run="first")["run"]["loss"] == 0.25

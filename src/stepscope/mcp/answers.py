@@ -26,6 +26,9 @@ MAX_BYTES: Mapping[Detail, int] = {"short": 2_000, "full": 40_000}
 MAX_QUOTED = 100
 """Maximum characters of a name in a sentence."""
 
+MAX_NAMED = 5
+"""Maximum names that a message lists."""
+
 MORE_DETAIL = "detail='full'"
 """The argument that allows longer answers of most tools."""
 
@@ -159,6 +162,12 @@ def quoted(name: object) -> str:
     """Returns a name for a sentence: in quotes, in one line, and cut to a maximum length."""
     text = one_line(name)
     return repr(text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 1]}…")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names for a message: the first few, and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def moment(seconds: float | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field, ValidationError
 
 from stepscope.errors import NotFound, StepscopeError
-from stepscope.mcp.answers import Answer, NextCall, moment, quoted
+from stepscope.mcp.answers import Answer, NextCall, listed, moment, quoted
 from stepscope.mcp.parameters import (
     ChangedRun,
     FindingId,
@@ -110,8 +110,8 @@ class ChangeTools:
         matching = [silence for silence in known if (silence.rule, silence.run) == (rule, run)]
         if not matching:
             names = [f"{quoted(silence.rule)} in {quoted(silence.run)}" for silence in known]
-            listed = ", ".join(names) or "none"
-            raise NotFound(f"There is no silence of {quoted(rule)} in {quoted(run)}; there are: {listed}.")
+            others = listed(names) or "none"
+            raise NotFound(f"There is no silence of {quoted(rule)} in {quoted(run)}; there are: {others}.")
         for silence in matching:
             silences.end_silence(silence.id)
         return Answer({"ended": len(matching), "rule": rule}, NextCall("list_alerts", {}, "Lists alerts."))

@@ -110,7 +110,7 @@ class FigureTools:
             handle = self._store.handle(chosen, called)
             reader = called.opened.reader
             counters = reader.counters(chosen.id)
-            handles = handles_of_keys(sorted({counter.key for counter in counters}))
+            handles = called.key_handles(chosen)
             known = [_key_of(key, handles, handle) for key in keys]
             count = buckets or BUCKETS
             while True:  # fewer buckets rather than the beginning of many

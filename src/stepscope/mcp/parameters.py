@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from stepscope.mcp import answers
-from stepscope.mcp.answers import quoted
+from stepscope.mcp.answers import MAX_NAMED, listed, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,8 +61,11 @@ _ALLOWED = {
 
 
 def argument_errors(error: ValidationError) -> str:
-    """Returns what is wrong with the arguments of a call, in a sentence for each."""
-    return " ".join(_argument_error(problem) for problem in error.errors(include_url=False))
+    """Returns what is wrong with the arguments of a call, in a sentence for each of the first few."""
+    problems = error.errors(include_url=False)
+    more = len(problems) - MAX_NAMED
+    sentences = [_argument_error(problem) for problem in problems[:MAX_NAMED]]
+    return " ".join([*sentences, f"There are {more} more."] if more > 0 else sentences)
 
 
 def unknown_arguments(arguments: Iterable[str], schema: Mapping[str, Any] | None) -> str:
@@ -70,8 +73,9 @@ def unknown_arguments(arguments: Iterable[str], schema: Mapping[str, Any] | None
     if schema is None:
         return ""
     known = list(schema["properties"])
-    unknown = ", ".join(quoted(name) for name in arguments if name not in known)
-    return f"There is no argument {unknown}. Allowed: {', '.join(map(repr, known))}." if unknown else ""
+    unknown = [quoted(name) for name in arguments if name not in known]
+    allowed = ", ".join(map(repr, known))
+    return f"There is no argument {listed(unknown)}. Allowed: {allowed}." if unknown else ""
 
 
 def _argument_error(problem: Mapping[str, Any]) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from stepscope.reading import Run
     from stepscope.schema.finding import Estimate, Remedy
     from stepscope.store.mark_store import Feedback
-    from stepscope.views.logs.console_lines import Failure
     from stepscope.views.overview.run_findings import Finding
     from stepscope.views.runs.run_rows import RunRow
 
@@ -102,6 +101,7 @@ class RunTools:
             failure = failure_of(chosen)
             history = history_of(chosen, called.opened.runs.runs(), diagnosis, self._store.state.figures)
             row = self._store.state.row(chosen)
+            handles = called.key_handles(chosen)
         main, others = _chosen_finding(ranked, finding, handle)
         not_run = [check for check in checks_of(diagnosis) if check.result == "could not run"]
         if detail == "short":  # checks that say nothing of the cause are of interest where there is none
@@ -123,7 +123,11 @@ class RunTools:
             "compared_with_earlier_runs": answer.sentence if answer.runs else "",
             "could_not_check": [{"id": check.id, "why": check.why} for check in not_run],
         }
-        call = _after_explanation(handle, failure, main, is_first=not finding, has_more=bool(others))
+        charted = main.chart.keys if main is not None and main.chart is not None else ()
+        keys = [handles[key] for key in charted if key in handles]
+        call = _after_explanation(
+            handle, keys, is_failed=failure is not None, is_first=not finding, has_more=bool(others)
+        )
         return Answer(body, call, detail, MORE_DETAIL)
 
     def recommend_changes(self, run: RunName = "", detail: Detail = "short") -> Answer:
@@ -263,14 +267,14 @@ def _chosen_finding(
 
 
 def _after_explanation(
-    handle: str, failure: Failure | None, main: Finding | None, *, is_first: bool, has_more: bool
+    handle: str, keys: list[str], *, is_failed: bool, is_first: bool, has_more: bool
 ) -> NextCall:
-    if is_first and failure is not None:
+    if is_first and is_failed:
         return NextCall("read_logs", {"run": handle}, "Shows the last lines that the run printed.")
-    if is_first and main is not None and has_more:
+    if is_first and has_more:
         return NextCall("recommend_changes", {"run": handle}, "Lists the changes for all findings.")
-    if main is not None and main.chart is not None:
-        arguments = {"run": handle, "keys": list(main.chart.keys[:3])}
+    if keys:
+        arguments = {"run": handle, "keys": keys[:3]}
         return NextCall("read_series", arguments, "Shows the figures that the finding is about.")
     return NextCall("list_metrics", {"run": handle}, "Shows what was recorded.")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stepscope.agent.process.attend import catch_up
 from stepscope.errors import NotFound, StepscopeError, StoreError
 from stepscope.filesystem import is_closed
-from stepscope.mcp.answers import one_line, quoted
+from stepscope.mcp.answers import MAX_NAMED, listed, one_line, quoted
 from stepscope.store.open import has_store
 from stepscope.web.app_state import AppState
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 MAX_NAME = 100
 """Longer names of runs are replaced by ids; longer ids and keys are cut, and end in a digest."""
 
-MAX_NAMED = 5
-"""Names that a message about an unknown one lists."""
-
 
 @dataclass(frozen=True)
 class CalledStore:
@@ -41,28 +38,33 @@ class CalledStore:
     marks: MarkStore
 
     def run(self, name: str) -> Run:
-        """Returns a run by its id, its name or its name on the page; the newest for an empty name."""
+        """Returns a run by its id, its name on the page or as recorded; the newest for an empty name."""
         runs = self.opened.runs.runs()
         if not runs:
             raise NotFound("The store has no run yet. Record one, for example with: stepscope demo")
         if not name:
             return runs[-1]
-        with contextlib.suppress(NotFound):
+        for name_of in (_id, self.name, _recorded_name, _id_in_answers):
+            same_name = [run for run in runs if name_of(run) == name]
+            if len(same_name) == 1:
+                return same_name[0]
+            if same_name:
+                ids = listed([quoted(handle_of_id(run.id)) for run in same_name])
+                raise NotFound(f"{len(same_name)} runs are named {quoted(name)}. Use one of the ids: {ids}")
+        with contextlib.suppress(NotFound):  # the name that a launcher gave a run before its monitor did
             return self.opened.run(name)
-        same_name = [run for run in runs if name in self._names(run)]
-        if len(same_name) == 1:
-            return same_name[0]
-        if same_name:
-            same_ids = ", ".join(quoted(handle_of_id(run.id)) for run in same_name)
-            raise NotFound(f"{len(same_name)} runs are named {quoted(name)}. Use one of the ids: {same_ids}")
-        names = [self.marks.name(run.id) or run.name for run in reversed(runs)]
-        ids = [handle_of_id(run.id) for run in reversed(runs)]
-        known = similar(name, [*filter(_is_shown, names), *ids])
+        names = [self.name(run) for run in reversed(runs)]
+        ids_in_answers = [handle_of_id(run.id) for run in reversed(runs)]
+        known = similar(name, [*filter(_is_shown, names), *ids_in_answers])
         raise NotFound(f"There is no run {quoted(name)}; {known}")
 
-    def _names(self, run: Run) -> tuple[str | None, ...]:
-        """Returns the names of a run: as recorded, as on the page, and its id as answers show it."""
-        return run.name, self.marks.name(run.id), handle_of_id(run.id)
+    def name(self, run: Run) -> str:
+        """Returns the name of a run on the page, which people may have changed."""
+        return self.marks.name(run.id) or run.name
+
+    def key_handles(self, run: Run) -> dict[str, str]:
+        """Returns what to call each recorded key of a run."""
+        return handles_of_keys(sorted({counter.key for counter in self.opened.reader.counters(run.id)}))
 
 
 class WatchedStore:
@@ -95,7 +97,7 @@ class WatchedStore:
 
     def handle(self, run: Run, called: CalledStore) -> str:
         """Returns what to call a run in the next call."""
-        return handle_of(run.id, run.name, [other.name for other in called.opened.runs.runs()])
+        return handle_of(run.id, called.name(run), list(map(called.name, called.opened.runs.runs())))
 
     def close(self) -> None:
         """Closes all files."""
@@ -117,6 +119,18 @@ def handles_of_keys(keys: Iterable[str]) -> dict[str, str]:
     known = list(dict.fromkeys(keys))
     shown = Counter(map(one_line, known))
     return {key: _handle(key, is_unique=shown[one_line(key)] == 1) for key in known}
+
+
+def _id(run: Run) -> str:
+    return run.id
+
+
+def _id_in_answers(run: Run) -> str:
+    return handle_of_id(run.id)
+
+
+def _recorded_name(run: Run) -> str:
+    return run.name
 
 
 def _is_shown(name: str) -> bool:
