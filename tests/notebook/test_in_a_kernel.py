@@ -105,6 +105,7 @@ def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read, folder: Path, tm
         "%%watch waits\nimport asyncio\nawait asyncio.sleep(0)",
         "import asyncio, stepscope\n"
         f"with stepscope.TrainingMonitor(run='instead') as monitor:\n    await asyncio.sleep(0)\n    {STEPS}",
+        "%%watch annotated\ndef size(of: int): ...\nsize.__annotations__",
     )
     assert notebook.errors() == [(2, "ZeroDivisionError"), (8, "SyntaxError")]
     assert (read("good").status, read("good-2").status) == ("finished", "finished")
@@ -117,7 +118,10 @@ def test_a_watched_cell_is_a_run_with_the_end_of_the_cell(read, folder: Path, tm
     assert f"There is no store at {tmp_path / 'typo'}" in notebook.printed(7)
     assert not (tmp_path / "typo").exists()
     assert "with stepscope.TrainingMonitor() as monitor: ..." in notebook.printed(9)
-    assert {run.name for run in stepscope.open_store(folder).runs()} == {"good", "good-2", "bad", "instead"}
+    annotations = [output.data["text/plain"] for output in notebook.outputs[11] if "data" in output]
+    assert "{'of': int}" in annotations  # the cell means the same as without %%watch
+    names = {run.name for run in stepscope.open_store(folder).runs()}
+    assert names == {"good", "good-2", "bad", "instead", "annotated"}
 
 
 @pytest.mark.slow

@@ -106,8 +106,11 @@ class Magics:
         """The code of a cell, and that of the value of its last line if the value is to be shown."""
         code = self._shell.transform_cell(cell)
         file = self._shell.compile.cache(code)
-        parsed = ast.parse(code, file)
-        if compile(parsed, file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_flags & inspect.CO_COROUTINE:
+        # With the notebook's own future imports, and without those of this module.
+        flags = self._shell.compile.flags
+        parsed = compile(code, file, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        can_wait = flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        if compile(parsed, file, "exec", can_wait, dont_inherit=True).co_flags & inspect.CO_COROUTINE:
             raise UsageError(
                 "%%watch cannot execute a cell with `await` outside of functions. Record it without %%watch: "
                 f"with stepscope.TrainingMonitor() as {VARIABLE}: ..."
@@ -115,8 +118,8 @@ class Magics:
         last, value = parsed.body[-1] if parsed.body else None, None
         if isinstance(last, ast.Expr) and not cell.rstrip().endswith(";"):
             parsed.body.pop()
-            value = compile(ast.Expression(last.value), file, "eval")
-        return compile(parsed, file, "exec"), value
+            value = compile(ast.Expression(last.value), file, "eval", flags, dont_inherit=True)
+        return compile(parsed, file, "exec", flags, dont_inherit=True), value
 
     def _execute(self, body: CodeType, value: CodeType | None) -> Any:
         """Executes a compiled cell in the notebook; returns the value to be shown."""
@@ -133,7 +136,9 @@ def _path_of(folder: Path, name: str) -> str:
 
 def _height(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= MAX_HEIGHT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no height; give pixels from 1 to {MAX_HEIGHT}.")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a valid height; give pixels from 1 to {MAX_HEIGHT}."
+        )
     return int(text)
 
 
