@@ -26,6 +26,7 @@ SETUP = (
         "environment": {},
         "devices": [],
         "optimizers": [{"name": "AdamW", "groups": 1, "fused": None, "foreach": None, "capturable": False}],
+        "parameter_dtypes": {"float32": 1_000_000},
         "trainable_tensors": 60,
         "not_updated": {"tensors": 0, "parameters": 0, "names": []},
         "cut_off": {"layers": 0, "parameters": 0, "names": []},

@@ -223,11 +223,18 @@ def test_layers_with_a_gradient_of_exactly_zero_are_reported_if_the_loss_does_no
     assert finding.headline.startswith("2 of 3 layers have a gradient of exactly zero, up to `2`")
 
 
+def test_a_first_layer_with_a_gradient_of_exactly_zero_is_reported_although_it_is_one_of_many(tmp_path):
+    run = flat(**zero_layers([0.0, 0.3, 0.2, 0.1]))
+    [finding] = diagnose(tmp_path, run, events=(CLASSIFIER,)).findings
+    assert (finding.id, finding.severity) == ("act.dead", "warning")
+    assert finding.headline.startswith("1 of 4 layers has a gradient of exactly zero, up to `0`")
+
+
 @pytest.mark.parametrize(
     ("norms", "learns"),
     [
         ([0.0, 0.0, 0.1], True),  # such as a head with a weight of zero
-        ([0.0, 0.3, 0.2, 0.1], False),
+        ([0.3, 0.0, 0.2, 0.1], False),  # a branch that is not used
         ([0.0, 0.0, 0.0], False),
         ([0.0, 0.0, 1e-9, 0.1], False),  # rounded: it vanishes bit by bit
         ([0.2, 0.1, 0.1], False),

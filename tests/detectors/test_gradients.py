@@ -251,6 +251,15 @@ def test_clipping_is_reported_if_nearly_all_gradients_are_far_above_the_limit(tm
         assert "max_norm=" in diagnosis.findings[0].remedies[0].code
 
 
+def test_clipping_that_leaves_the_weights_as_they_were_is_the_reason_for_a_flat_loss(tmp_path):
+    columns = {"gradient_norm": at_samples(0.7), "gradient_clip_limit": at_samples(1e-4)}
+    run = run_with("plateau", **columns, update_ratio=at_samples(1e-7))
+    [finding] = diagnose(tmp_path, run).findings
+    assert (finding.id, finding.severity) == ("grad.clip", "warning")
+    run["update_ratio"] = at_samples(1e-2)  # an adaptive optimizer makes up for it
+    assert [each.severity for each in found_in(diagnose(tmp_path, run))] == ["notice"]
+
+
 def test_clipping_of_single_large_gradients_is_as_it_should_be(tmp_path):
     norms = np.where(NUMBER % 10 == 0, 100.0, 0.5)
     diagnosis = diagnose(tmp_path, run_with(gradient_norm=norms, gradient_clip_limit=np.full(STEPS, 1.0)))

@@ -225,7 +225,7 @@ def test_bfloat16_is_advised_for_a_nan_loss_only_where_float16_is_used(tmp_path,
 
 def test_a_loss_that_explodes_in_the_first_steps_points_at_inputs_and_no_checkpoint(tmp_path):
     run = going_well(1, 500)
-    run["loss"][:5] = [2.0, 1e4, 1e12, 1e20, 1e30]
+    run["loss"][:5] = [3e6, 1e9, 1e12, 1e20, 1e30]
     run["loss"][5:] = np.inf
     [finding] = diagnose(tmp_path, run).findings
     assert finding.tries == ("check inputs and initialisation", "lower the learning rate", "clip gradients")
@@ -235,6 +235,15 @@ def test_a_loss_that_explodes_in_the_first_steps_points_at_inputs_and_no_checkpo
     run["loss"][304:] = np.nan
     [finding] = diagnose(tmp_path, run).findings
     assert finding.tries == ("go back to a checkpoint", "lower the learning rate", "clip gradients")
+
+
+def test_a_loss_that_grows_from_its_first_value_to_nan_is_due_to_the_learning_rate(tmp_path):
+    run = going_well(1, 300)
+    run["loss"][:5] = [2.3, 1287.0, 7.6e8, 3.1e16, 2.7e33]
+    run["loss"][5:] = np.nan
+    [finding] = diagnose(tmp_path, run).findings
+    assert finding.tries == ("lower the learning rate", "clip gradients", "check inputs and initialisation")
+    assert finding.remedies[0].text.startswith("Lower the learning rate")
 
 
 def test_gradients_that_stay_infinite_are_a_finding_without_a_bad_loss(tmp_path):

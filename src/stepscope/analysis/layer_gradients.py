@@ -20,6 +20,9 @@ UPDATE_RATIO = "update_ratio"
 CLIP_LIMIT = "gradient_clip_limit"
 """The greatest norm that gradients keep when they are clipped."""
 
+UNCHANGED = 1e-3
+"""Weights that all updates together have changed by less than this share have learned nothing."""
+
 FEW_STEPS = 20
 """Layers that begin at zero have no gradient in the first few steps."""
 
@@ -53,6 +56,14 @@ def layer_gradients(rank: RankWindow) -> LayerGradients | None:
     newest = [_newest(weights[name].values) if name in weights else np.nan for name in columns]
     norms = np.array([column.values[chosen] for column in columns.values()]).T
     return LayerGradients(list(columns), rank.steps[chosen], norms, np.array(newest))
+
+
+def largest_change(rank: RankWindow) -> float | None:
+    """Returns the share of the weights that all steps can have changed; None where it is not known."""
+    column = rank.columns.get(UPDATE_RATIO)
+    if column is None or not column.finite.any() or not rank.is_whole:
+        return None
+    return float(column.values[column.finite].max()) * (int(rank.steps[-1]) + 1)
 
 
 def newest_value(rank: RankWindow, key: str) -> float | None:

@@ -50,7 +50,7 @@ class DeadUnits(Detector):
     title: ClassVar[str] = "Units of a layer are dead"
     sentence: ClassVar[str] = (
         "in several samples, 90% of the units of a ReLU are zero for all inputs; or, if the loss has not "
-        "fallen, half of the layers have a gradient of exactly zero while another has one"
+        "fallen, half of the layers or the first ones have a gradient of exactly zero while another has one"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((OF_LAYERS, f"{DEAD_RATIO}/*"),)
     reads: ClassVar[tuple[str, ...]] = LOSS_KEYS
@@ -65,7 +65,7 @@ class DeadUnits(Detector):
     """Minimum share of the units of a layer that are never active: of a small batch, many units are not."""
 
     layers: Annotated[float, Range(0.1, 1)] = 0.5
-    """Minimum share of the layers with a gradient of exactly zero."""
+    """Minimum share of the layers with a gradient of exactly zero, unless they are the first layers."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
         """Checks activations if they were recorded, then the gradients of layers."""
@@ -80,7 +80,8 @@ class DeadUnits(Detector):
         if gradients is None or len(gradients.steps) < SAMPLES or has_fallen(rank):
             return "No layer with dead units was sampled."
         is_zero = (gradients.norms == 0).all(axis=0)
-        if is_zero.all() or is_zero.mean() < self.layers:
+        are_first = bool(is_zero[: int(is_zero.sum())].all())  # the model cannot use its inputs
+        if is_zero.all() or not is_zero.any() or (is_zero.mean() < self.layers and not are_first):
             return "Every layer gets a gradient."
         if float(gradients.norms[:, ~is_zero].max(axis=0).min()) < SMALL:
             return "Gradients of exactly zero were rounded: those of other layers are nearly zero."
@@ -108,8 +109,8 @@ class DeadUnits(Detector):
         return self._finding(
             rank,
             window,
-            f"{len(names):,} of {len(gradients.names):,} layers have a gradient of exactly zero, up to "
-            f"`{names[-1]}`: its output never changes the loss.",
+            f"{len(names):,} of {len(gradients.names):,} layers {'have' if len(names) > 1 else 'has'} a "
+            f"gradient of exactly zero, up to `{names[-1]}`: its output never changes the loss.",
             (
                 Evidence("layers without gradient", quoted(names), "a norm of exactly 0"),
                 Evidence("samples", f"{len(gradients.steps):,}", "it is so in all of them"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.layer_gradients import UPDATE_RATIO
+from stepscope.analysis.layer_gradients import UNCHANGED, UPDATE_RATIO, largest_change
 from stepscope.analysis.loss.progress import FALLEN, fallen_share
 from stepscope.analysis.wording import number, percent
 from stepscope.config.bounds import Range
@@ -87,7 +87,7 @@ class LossPlateau(Detector):
     steps: Annotated[int, Range(50)] = 250
     """Minimum number of losses."""
 
-    moved: Annotated[float, Range(1e-6, 0.1)] = 1e-3
+    moved: Annotated[float, Range(1e-6, 0.1)] = UNCHANGED
     """The weights cannot have changed if all updates together are below this share of them."""
 
     def examine(self, rank: RankWindow, window: Window) -> Finding | str:
@@ -114,7 +114,7 @@ class LossPlateau(Detector):
             has_moved = _usual_update(rank) * length >= MOVED_FAR
             if has_moved:
                 cause = self._at_chance(losses, newest[-max(2 * len(newest) // PARTS, 1) :], classes)
-        cause = cause or self._without_effect(rank, length, fallen)
+        cause = cause or self._without_effect(rank, length)
         if cause is None:
             return "Loss has not fallen; nothing recorded says that it should have."
         return self._finding(rank, window, key, cause, fallen)
@@ -147,19 +147,17 @@ class LossPlateau(Detector):
             tries=("check labels and inputs", "overfit a single batch", "other learning rates"),
         )
 
-    def _without_effect(self, rank: RankWindow, length: int, fallen: float) -> _Cause | None:
-        column = rank.columns.get(UPDATE_RATIO)
-        ratios = np.empty(0) if column is None else column.values[column.finite]
-        if not len(ratios) or not rank.is_whole or float(ratios.max()) * length >= self.moved:
+    def _without_effect(self, rank: RankWindow, length: int) -> _Cause | None:
+        together = largest_change(rank)
+        if together is None or together >= self.moved:
             return None
-        together = float(ratios.max()) * length
         return _Cause(
             headline=f"Loss has not fallen: {length:,} steps have changed the weights by less than "
-            f"{percent(together) if together >= 1e-4 else '0.01%'}.",
+            f"{number(100 * max(together, 1e-4), 1)}%.",
             detail="The updates are too small to learn anything in a run of this length. The learning rate "
             "is too low, or the gradients are.",
             evidence=Evidence(
-                "largest update", f"{number(float(ratios.max()), 2)} of the weights", "in one step"
+                "largest update", f"{number(together / length, 2)} of the weights", "in one step"
             ),
             remedies=(Remedy("Raise the learning rate by a factor of 100, and watch the loss.", RAISED),),
             tries=("raise the learning rate",),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from stepscope.analysis.layer_gradients import CLIP_LIMIT
+from stepscope.analysis.layer_gradients import CLIP_LIMIT, UNCHANGED, UPDATE_RATIO, largest_change
+from stepscope.analysis.loss.progress import has_fallen
 from stepscope.analysis.remedies import remedies_in
 from stepscope.analysis.wording import number, percent
 from stepscope.config.bounds import Range
@@ -34,11 +35,13 @@ class AlwaysClipped(Detector):
         "at least 95% of the sampled gradients are clipped, and their median is 10 times the limit"
     )
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ((CLIP_LIMIT,), (GRADIENT_NORM,))
-    reads: ClassVar[tuple[str, ...]] = LOSS_KEYS
+    reads: ClassVar[tuple[str, ...]] = (*LOSS_KEYS, UPDATE_RATIO)
+    courses: ClassVar[tuple[str, ...]] = LOSS_KEYS
     min_steps: ClassVar[int] = 1
     in_steady_state: ClassVar[bool] = False
     for_each_rank: ClassVar[bool] = False
     is_optional: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("conv.plateau",)
 
     share: Annotated[float, Range(0.5, 1)] = 0.95
     """Minimum share of the sampled steps whose gradients are clipped."""
@@ -65,14 +68,17 @@ class AlwaysClipped(Detector):
         steps = rank.steps[chosen]
         loss = rank.first_of(LOSS_KEYS)
         times = number(usual / limit, 3)
+        change = largest_change(rank)
+        learns_nothing = change is not None and change < UNCHANGED and not has_fallen(rank)
         return Finding(
             id=self.id,
             title=self.title,
             headline=f"{clipped}: the usual norm is {number(usual)}, {times}× the limit.",
             detail="All updates then have nearly the same size, whatever the gradients are. With plain SGD "
             f"this divides the learning rate by {times}; adaptive optimizers make up for most of it, but a "
-            "large gradient no longer counts for less than before.",
-            severity="notice",
+            "large gradient no longer counts for less than before."
+            + (" The weights have hardly changed, and the loss has not fallen." if learns_nothing else ""),
+            severity="warning" if learns_nothing else "notice",
             confidence=min(0.95, 0.7 + 0.005 * count),
             first_step=int(steps[0]),
             last_step=int(steps[-1]),

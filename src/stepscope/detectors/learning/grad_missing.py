@@ -23,6 +23,12 @@ CONNECT = Remedy(
     "hidden = encoder(x)                        # without .detach()\nloss = loss_of(decoder(hidden), y)",
     "PyTorch",
 )
+ORDER = Remedy(
+    "Clear the gradients after the optimizer has stepped, or before `backward()`: here `zero_grad()` runs "
+    "between them, or `backward()` never runs.",
+    "optimizer.zero_grad()\nloss.backward()\noptimizer.step()                     # nothing in between",
+    "PyTorch",
+)
 FREEZE = Remedy(
     "If they should not be trained, freeze them, and give the optimizer the other parameters only.",
     "encoder.requires_grad_(False)\n"
@@ -46,6 +52,7 @@ class MissingGradients(Detector):
     in_steady_state: ClassVar[bool] = False
     for_each_rank: ClassVar[bool] = False  # all ranks compute the same graph
     is_optional: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("conv.plateau",)
 
     share: Annotated[float, Range(0, 1)] = 0.02
     """Minimum share of the trainable parameters: models have small outputs that a training leaves unused."""
@@ -63,14 +70,20 @@ class MissingGradients(Detector):
         if share < self.share:
             left_out = f"{percent(share)} of the trainable parameters get no gradient"
             return f"{left_out}; threshold: {percent(self.share)}."
+        are_all = share >= 1
         names, count = cut_off["names"], cut_off["layers"]
         layers, get = ("layers", "get") if count > 1 else ("layer", "gets")
         return Finding(
             id=self.id,
             title=self.title,
-            headline=f"{count:,} {layers} with {percent(share)} of the trainable parameters {get} no "
+            headline="No parameter has a gradient when the optimizer steps: the model does not learn."
+            if are_all
+            else f"{count:,} {layers} with {percent(share)} of the trainable parameters {get} no "
             f"gradient: {quoted(names)}.",
-            detail="They are computed in each step and are in an optimizer, but nothing flows back to them "
+            detail="Either the gradients are cleared between `backward()` and `step()`, or nothing flows "
+            "back from the loss."
+            if are_all
+            else "They are computed in each step and are in an optimizer, but nothing flows back to them "
             "from the loss, so they keep their first values.",
             severity="warning",
             confidence=0.9,
@@ -90,8 +103,10 @@ class MissingGradients(Detector):
                 "Layers that are not used: these were computed, with gradients switched on.",
                 "Layers that are trained in other steps: their own optimizer stepped.",
             ),
-            remedies=(CONNECT, FREEZE),
-            tries=("look for `.detach()` before the loss", "freeze what is not trained"),
+            remedies=(ORDER, CONNECT) if are_all else (CONNECT, FREEZE),
+            tries=("call `zero_grad()` before `backward()`", "look for `.detach()` before the loss")
+            if are_all
+            else ("look for `.detach()` before the loss", "freeze what is not trained"),
             how="Layers without a gradient are followed during about 10 steps of their optimizer, at the "
             "beginning and once a minute.",
         )

@@ -39,6 +39,11 @@ if not torch.isfinite(loss):
 CLIP = """\
 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # between backward() and optimizer.step()"""
 
+TOO_HIGH = 10.0
+"""A first loss of usual size that grows by this factor was fine before the weights were updated."""
+
+MAX_FIRST_LOSS = 1e4
+
 SCALE = """\
 x = (x - x.mean(0)) / (x.std(0) + 1e-6)    # inputs of mean 0 and spread 1"""
 
@@ -127,6 +132,7 @@ class NotFinite(Detector):
             is_harmless=is_harmless,
             is_early=rank.is_whole and first < EARLY_STEPS,
             has_exploded=_has_exploded(rank, first),
+            has_grown=_has_grown(rank, first),
             is_half=is_half(rank, window),
         )
         return Finding(
@@ -190,6 +196,8 @@ class _Cause:
     """Whether gradients are finite where losses are not: the weights are not affected."""
     is_early: bool
     has_exploded: bool
+    has_grown: bool
+    """Whether the first loss was of usual size and grew with the first updates."""
     is_half: bool
     """Whether the model computes in float16, whose largest number is 65,504."""
 
@@ -199,6 +207,8 @@ class _Cause:
         lost = "An optimizer step with such a value writes NaN into the weights, and training is lost"
         if self.origin is not None and self.origin.cause == "batch":
             return f"{lost}. The values came with the batch: check the data set."
+        if self.is_early and self.has_grown:
+            return f"{lost}. The first loss was of usual size, and grew with each update: they are too large."
         if self.is_early:
             return f"{lost}. It happened in the first {EARLY_STEPS} steps: check inputs and initialisation."
         if self.has_exploded:
@@ -212,10 +222,13 @@ class _Cause:
                 "Look for a logarithm of zero or a division by zero in a term of the loss without gradients."
             )
             return (*advice, Remedy(text))
+        smaller = Remedy("Lower the learning rate, warm it up, and clip gradients.", CLIP, "PyTorch")
+        if self.has_grown:
+            advice.insert(0, smaller)
         if self.is_early:
             advice.append(Remedy("Scale the inputs, and check them for NaN.", SCALE, "PyTorch"))
-        if self.is_early or self.has_exploded:
-            advice.append(Remedy("Lower the learning rate, warm it up, and clip gradients.", CLIP, "PyTorch"))
+        if (self.is_early or self.has_exploded) and not self.has_grown:
+            advice.append(smaller)
         if self.is_half:
             text = "Compute in bfloat16 instead of float16."
             advice.extend(remedies_in(libraries, text, BF16))
@@ -228,10 +241,11 @@ class _Cause:
     def tries(self) -> tuple[str, ...]:
         if self.is_harmless:
             return ("check the terms of the loss that have no gradients",)
-        first = "check inputs and initialisation" if self.is_early else "go back to a checkpoint"
         clip = ("clip gradients",) if self.is_early or self.has_exploded else ()
         half = ("bf16 instead of fp16",) if self.is_half else ()
-        return (first, "lower the learning rate", *clip, *half)
+        first = "check inputs and initialisation" if self.is_early else "go back to a checkpoint"
+        lower = "lower the learning rate"
+        return (lower, *clip, first, *half) if self.has_grown else (first, lower, *clip, *half)
 
 
 def _gradients_stay_finite(rank: RankWindow, bad: Flags) -> bool:
@@ -250,6 +264,17 @@ def _has_exploded(rank: RankWindow, first: int) -> bool:
         return False
     before = np.abs(rank.columns[key].values[:first][rank.columns[key].finite[:first]])
     return len(before) > 0 and bool(before[-1] > EXPLODED * max(float(np.median(before)), 1.0))
+
+
+def _has_grown(rank: RankWindow, first: int) -> bool:
+    """Whether a loss that was bad in the first steps had begun at a usual size and grown since."""
+    key = rank.first_of(LOSS_KEYS)
+    if key is None or not rank.is_whole or first >= EARLY_STEPS:
+        return False
+    before = np.abs(rank.columns[key].values[:first][rank.columns[key].finite[:first]])
+    if len(before) < 2 or float(before[0]) > MAX_FIRST_LOSS:
+        return False
+    return bool(before[-1] > TOO_HIGH * max(float(before[0]), 1.0))
 
 
 def _layer(events: list[Event], step: int) -> tuple[str, str] | None:

@@ -96,7 +96,7 @@ class CheckpointStall(Detector):
             id=self.id,
             title=self.title,
             headline=f"Checkpoints take {percent(share)} of the time: {len(took):,} of {seconds(each)} each, "
-            f"one in {between:,} step{'s' if between > 1 else ''}.",
+            f"{f'one in {between:,} steps' if between > 1 else 'one in each step'}.",
             detail=f"The training waits while a checkpoint is written. {self._interval(interval_s)}",
             severity="warning" if share >= COSTLY else "notice",
             confidence=min(0.95, 0.7 + 0.02 * len(took)),
