@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.agent.ingest import export_queue
 from stepscope.agent.ingest.export_queue import ExportCalls, ExportQueue
-from stepscope.exporters.base import Feed, Table
+from stepscope.exporters.base import Feed, Table, Unreachable
 
 
 class Remote(Feed):
@@ -19,6 +19,7 @@ class Remote(Feed):
     def __init__(self) -> None:
         self.heard: list[int] = []
         self.failures = 0
+        self.error: Exception = ConnectionError("nobody listens")
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.is_closed = False
@@ -29,7 +30,7 @@ class Remote(Feed):
         assert self.may_go_on.wait(30)
         if self.failures:
             self.failures -= 1
-            raise ConnectionError("nobody listens")
+            raise self.error
         self.heard.append(number)
 
     def close(self) -> None:
@@ -77,6 +78,7 @@ def test_work_that_always_fails_is_dropped_and_counted_so_that_the_next_gets_its
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     remote = Remote()
+    remote.error = ValueError("no such metric")
     remote.failures = export_queue.MAX_ATTEMPTS
     queue = ExportQueue("remote", remote)
     put(queue, remote, 1, 2)
@@ -85,7 +87,32 @@ def test_work_that_always_fails_is_dropped_and_counted_so_that_the_next_gets_its
     queue.close(30)
     assert remote.heard == [2]
     assert queue.status().dropped == 10
-    assert caplog.text.count("The exporter remote failed, and is tried again: nobody listens") == 1
+    assert caplog.text.count("The exporter remote failed, and is tried again: no such metric") == 1
+
+
+@pytest.mark.parametrize("error", [ConnectionError("refused"), TimeoutError("late"), Unreachable("down")])
+def test_while_the_other_program_cannot_be_reached_nothing_is_dropped(error: Exception) -> None:
+    remote = Remote()
+    remote.error, remote.failures = error, 3 * export_queue.MAX_ATTEMPTS
+    queue = ExportQueue("remote", remote)
+    put(queue, remote, 1, 2)
+    while queue.status().exported < 20:
+        time.sleep(0.001)
+    queue.close(30)
+    assert remote.heard == [1, 2]
+    assert queue.status().dropped == 0
+
+
+def test_a_full_queue_keeps_the_ends_of_runs() -> None:
+    remote = Remote()
+    remote.may_go_on.clear()
+    queue = ExportQueue("remote", remote, max_values=100)
+    put(queue, remote, -1, values=0)
+    put(queue, remote, *range(100))
+    remote.may_go_on.set()
+    queue.close(30)
+    assert remote.heard[0] == -1
+    assert remote.heard[-1] == 99
 
 
 def test_a_queue_that_is_full_drops_its_oldest_work_and_counts_it() -> None:
@@ -106,11 +133,30 @@ def test_an_exporter_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptu
     queue = ExportQueue("remote", remote)
     put(queue, remote, 1, 2)
     queue.close(0.01)
-    assert "The exporter remote did not end within 0.01 s: 10 values were not exported." in caplog.text
+    assert "The exporter remote did not end within 0.01 s: 20 values were not exported." in caplog.text
     status = queue.status()
-    assert (status.state, status.exported, status.waiting, status.dropped) == ("failing", 0, 0, 10)
-    assert status.error == "It did not end within 0.01 s: 10 values were not exported."
+    assert (status.state, status.exported, status.waiting, status.dropped) == ("failing", 0, 0, 20)
+    assert status.error == "It did not end within 0.01 s: 20 values were not exported."
     remote.may_go_on.set()
+
+
+def test_a_call_that_does_not_return_shows_as_failing() -> None:
+    remote = Remote()
+    remote.may_go_on.clear()
+    now = 0.0
+    queue = ExportQueue("remote", remote, now=lambda: now)
+    put(queue, remote, 1)
+    while queue._called_at is None:
+        time.sleep(0.001)
+    assert queue.status().state == "working"
+    now = export_queue.SLOW_S + 1
+    assert (queue.status().state, queue.status().error) == (
+        "failing",
+        "It has not answered for more than 30 s.",
+    )
+    remote.may_go_on.set()
+    queue.close(30)
+    assert queue.status().state == "working"
 
 
 class Batching(Remote):

@@ -11,7 +11,7 @@ import pytest
 
 import stepscope
 from stepscope.exporters.mlflow import Mlflow
-from stepscope.mirrors.tool_process import ToolError
+from stepscope.mirrors.tool_process import ToolError, ToolUnreachable
 from stepscope.reading import Run
 from stepscope.views.export.replay import replay
 from tests.mirrors.runs import logged, process, record, rows, same
@@ -164,7 +164,7 @@ def test_a_server_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None
         port = gone.getsockname()[1]
     feed = Mlflow(f"http://user:secret@127.0.0.1:{port}", _directory=tmp_path)
     feed.begin(process())
-    with pytest.raises(ToolError, match=f"127.0.0.1.*{port}") as error:
+    with pytest.raises(ToolUnreachable, match=f"127.0.0.1.*{port}") as error:
         feed.flush()
     assert "secret" not in str(error.value)
     assert not error.value.is_final

@@ -113,6 +113,7 @@ def test_what_the_program_refuses_is_dropped_and_the_rest_gets_its_turn(mirror: 
     mirror.take(rows({"loss": [1.0]}, 1))
     mirror.flush()
     assert tool.steps == [1]
+    assert mirror.dropped == 1
 
 
 @pytest.mark.usefixtures("at_once")

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stepscope.errors import StepscopeError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -64,6 +66,10 @@ class Rows:
         return len(self.values)
 
 
+class Unreachable(StepscopeError):
+    """The other program cannot be reached now: whatever is passed on fails, until it can be reached again."""
+
+
 class Feed(ABC):
     """Exports the rows of live runs as they are stored.
 
@@ -75,7 +81,11 @@ class Feed(ABC):
 
     is_remote: ClassVar[bool] = False
     """Whether it waits for another program. Then a thread of its own calls it, which passes on what is in a
-    bounded queue, and tries again what failed; otherwise the agent itself calls it, and it must not block."""
+    bounded queue, and tries again what failed: five times, or after ConnectionError, TimeoutError and
+    `Unreachable` until the queue is full. Otherwise the agent itself calls it, and it must not block."""
+
+    is_closing: bool = False
+    """Set before it is closed: runs that begin later get another one."""
 
     @property
     def held(self) -> int:
@@ -83,12 +93,17 @@ class Feed(ABC):
         return 0
 
     @property
+    def dropped(self) -> int:
+        """How many values it has taken and then given up."""
+        return 0
+
+    @property
     def trouble(self) -> str:
-        """Why nothing can be passed on at the moment although no call has failed; empty if it can."""
+        """Why something cannot be passed on at the moment although no call has failed; empty if all can."""
         return ""
 
     def begin(self, process: Process) -> None:  # noqa: B027 - many need only the rows
-        """Takes a process of a run before its first rows, and again when its facts or status change."""
+        """Takes a process of a run before its first rows, and again when it has changed."""
 
     @abstractmethod
     def take(self, table: Table) -> None:

@@ -84,6 +84,7 @@ class RemoteMirror(Feed):
         self._starts = RunStarts()
         self._copies: dict[tuple[str, str], _Copy] = {}
         self._flushed_at = time.monotonic()
+        self._refused = 0
 
     def begin(self, process: Process) -> None:
         """Notes the process; the program gets its description with the next rows."""
@@ -164,6 +165,11 @@ class RemoteMirror(Feed):
         return sum(copy.values for copy in list(self._copies.values()))
 
     @property
+    def dropped(self) -> int:
+        """How many values the program has refused."""
+        return self._refused
+
+    @property
     def addresses(self) -> list[str]:
         """Where a person finds the runs that were passed on."""
         return [copy.address for copy in self._copies.values() if copy.address]
@@ -205,7 +211,7 @@ class RemoteMirror(Feed):
                 )
             except ToolError as error:
                 if error.is_final:  # it would fail again, and nothing after it would get its turn
-                    _drop(copy, len(batch), count, arrays)
+                    self._refused += _drop(copy, len(batch), count, arrays)
                 raise
             copy.address, copy.is_changed = answer["address"], False
             _drop(copy, len(batch), count, arrays)
@@ -237,12 +243,15 @@ def _next_batch(pending: deque[MetricRow]) -> tuple[list[MetricRow], int]:
     return batch, count
 
 
-def _drop(copy: _Copy, rows: int, values: int, arrays: list[dict[str, Any]]) -> None:
+def _drop(copy: _Copy, rows: int, values: int, arrays: list[dict[str, Any]]) -> int:
+    """Removes what was passed on or refused; returns how many values it has."""
     for _ in range(rows):
         copy.pending.popleft()
-    copy.values -= values + sum(len(array["counts"]) for array in arrays)
+    values += sum(len(array["counts"]) for array in arrays)
+    copy.values -= values
     if arrays:
         copy.arrays = []
+    return values
 
 
 def _described(start: RunStart) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.config.find import STARTED_VARIABLE
 from stepscope.errors import StepscopeError
+from stepscope.exporters.base import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +41,16 @@ OF_ONE_RUN = frozenset(
 
 
 class ToolError(StepscopeError):
-    """Another program refused what it was given, or cannot be reached."""
+    """Another program could not take what it was given."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         """`is_final` says that trying again does not help."""
         super().__init__(message)
         self.is_final = is_final
+
+
+class ToolUnreachable(ToolError, Unreachable):
+    """The other program cannot be reached, such as a server that is down."""
 
 
 class ToolProcess:
@@ -71,10 +76,13 @@ class ToolProcess:
             self._kill()
             seconds = f"{self._timeout_s:g} s"
             reason = f"did not answer within {seconds}" if isinstance(error, TimeoutError) else str(error)
-            raise ToolError(f"The process for {self._program} {reason}; it is started again.") from error
+            text = f"The process for {self._program} {reason}; it is started again."
+            raise (ToolUnreachable if isinstance(error, TimeoutError) else ToolError)(text) from error
         if "error" in answer:
             if answer["is_out_of_order"]:
                 self._leave_alone()
+            if answer["is_unreachable"]:
+                raise ToolUnreachable(answer["error"])
             raise ToolError(answer["error"], is_final=answer["is_final"])
         return answer
 

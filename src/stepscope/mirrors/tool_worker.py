@@ -67,6 +67,7 @@ def main(number: int) -> None:
                     "error": _message(error),
                     "is_final": isinstance(error, Refused),
                     "is_out_of_order": isinstance(error, OutOfOrder),
+                    "is_unreachable": isinstance(error, ConnectionError | TimeoutError),
                 }
             lines.write(json.dumps(answer).encode() + b"\n")
             lines.flush()

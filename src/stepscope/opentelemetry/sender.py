@@ -7,7 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from stepscope.errors import MissingExtra, StepscopeError
+from stepscope.errors import MissingExtra
+from stepscope.exporters.base import Unreachable
 from stepscope.opentelemetry.conventions import SCHEMA_URL, SERVICE
 from stepscope.opentelemetry.series import DurationSeries
 from stepscope.prometheus.options import BUCKETS
@@ -27,8 +28,8 @@ MAX_WHOLE = 2.0**63
 """Numbers from here on do not fit into whole ones, and are sent as floating-point numbers."""
 
 
-class NotAccepted(StepscopeError):
-    """The endpoint did not take the points."""
+class NotAccepted(Unreachable):
+    """The endpoint did not take the points. Later requests have them too, so these fail likewise."""
 
 
 def check_library() -> None:

@@ -9,6 +9,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from stepscope.exporters.base import Unreachable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,10 +26,14 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 """Pauses of a remote exporter: each failure in a row doubles the pause."""
 MAX_ATTEMPTS = 5
 """How often one piece of work is tried; after that it is dropped, so that the next one gets its turn."""
+AWAY = (ConnectionError, TimeoutError, Unreachable)
+"""Errors after which the next piece of work would fail as well: none is dropped unless the queue is full."""
 MAX_VALUES = 1_000_000
 """How many values wait at most for a remote exporter: about 16 MB. Beyond it the oldest work is dropped."""
 WORK_VALUES = 16
 """What a piece of work without values counts for, such as an event."""
+SLOW_S = 30.0
+"""An exporter whose call takes longer is shown as failing, until the call returns."""
 
 
 @dataclass
@@ -80,10 +86,7 @@ class ExportCalls:
 
     def status(self) -> ExporterStatus:
         """How the exporter is doing."""
-        trouble = self.feed.trouble
-        if not trouble:
-            return self._status
-        return replace(self._status, state="failing", error=trouble, failed_at=time.time())
+        return _with_trouble(self._status, self.feed.trouble)
 
     def begin_close(self) -> None:
         """Does nothing: closing such an exporter does not take long."""
@@ -96,10 +99,19 @@ class ExportCalls:
 class ExportQueue:
     """Calls a remote exporter in a thread of its own. What fails is tried again, later and later."""
 
-    def __init__(self, name: str, feed: Feed, max_values: int = MAX_VALUES) -> None:
+    def __init__(
+        self,
+        name: str,
+        feed: Feed,
+        max_values: int = MAX_VALUES,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.feed = feed
         self._status = ExporterStatus(name)
-        self._max_values = max_values
+        """What waits includes the piece of work in progress."""
+        self._max_values, self._now = max_values, now
+        self._called_at: float | None = None
+        """When the call in progress began."""
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._is_closing = False
@@ -109,20 +121,29 @@ class ExportQueue:
         self._thread.start()
 
     def put(self, work: Callable[[], None], values: int = 0) -> None:
-        """Queues a piece of work that passes on this many values; a full queue drops its oldest work."""
+        """Queues a piece of work that passes on this many values; a full queue drops its oldest values."""
         with self._changed:
             self._waiting.append((work, values))
             self._status.waiting += values
             while len(self._waiting) > 1 and self._load() > self._max_values:
-                self._drop(0)
+                self._drop_oldest()
             self._changed.notify()
 
     def status(self) -> ExporterStatus:
-        """How the exporter is doing; what it holds itself was not passed on yet."""
+        """How the exporter is doing; what it holds or has given up itself was not passed on."""
         if self._given_up is not None:
             return self._given_up
-        status, held = self._status, self.feed.held
-        return replace(status, exported=max(status.exported - held, 0), waiting=status.waiting + held)
+        held, dropped, called_at = self.feed.held, self.feed.dropped, self._called_at
+        trouble = self.feed.trouble
+        if not trouble and called_at is not None and self._now() - called_at > SLOW_S:
+            trouble = f"It has not answered for more than {SLOW_S:g} s."
+        status = _with_trouble(self._status, trouble)
+        return replace(
+            status,
+            exported=max(status.exported - held - dropped, 0),
+            dropped=status.dropped + dropped,
+            waiting=status.waiting + held,
+        )
 
     def begin_close(self) -> None:
         """Ends the thread once the queue is empty, or at the next failure; does not wait for it."""
@@ -139,7 +160,8 @@ class ExportQueue:
         left = self.status()
         if self._thread.is_alive() or left.waiting:
             text = f"did not end within {timeout_s:.3g} s: {left.waiting:,} values were not exported."
-            log.warning("The exporter %s %s", left.name, text)
+            if self._thread.is_alive():  # else the thread has logged it
+                log.warning("The exporter %s %s", left.name, text)
             self._given_up = replace(
                 left,
                 state="failing",
@@ -151,7 +173,9 @@ class ExportQueue:
     def _load(self) -> int:
         return self._status.waiting + WORK_VALUES * len(self._waiting)
 
-    def _drop(self, place: int) -> None:
+    def _drop_oldest(self) -> None:
+        """Drops the oldest work with values: without its end, a run would stay open in the other program."""
+        place = next((place for place, (_, values) in enumerate(self._waiting) if values), 0)
         _, values = self._waiting[place]
         del self._waiting[place]
         self._status.waiting -= values
@@ -162,39 +186,44 @@ class ExportQueue:
         while (piece := self._next_piece()) is not None:
             work, values = piece
             try:
-                work()
+                self._call(work)
             except Exception as error:  # noqa: BLE001 - an exporter may come from another package
                 attempts += 1
                 self._report_failure(error)
-                if attempts < MAX_ATTEMPTS:
-                    self._put_back(piece)
-                else:
-                    attempts = 0
-                    self._status.dropped += values
                 with self._changed:
+                    if attempts < MAX_ATTEMPTS or isinstance(error, AWAY):
+                        self._waiting.appendleft(piece)
+                    else:
+                        attempts = 0
+                        self._status.waiting -= values
+                        self._status.dropped += values
                     if self._is_closing:
                         break
                     self._changed.wait_for(lambda: self._is_closing, pause_s)
                 pause_s = min(MAX_PAUSE_S, 2 * pause_s)
             else:
                 attempts, pause_s = 0, FIRST_PAUSE_S
+                with self._changed:
+                    self._status.waiting -= values
                 _record_success(self._status, values)
         _close(self.feed, self._status.name)
+        if left := self.status().waiting:
+            log.warning(
+                "The exporter %s has ended: %s values were not exported.", self._status.name, f"{left:,}"
+            )
+
+    def _call(self, work: Callable[[], None]) -> None:
+        self._called_at = self._now()
+        try:
+            work()
+        finally:
+            self._called_at = None
 
     def _next_piece(self) -> tuple[Callable[[], None], int] | None:
         """Waits for work; None when the queue is closing and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            if not self._waiting:
-                return None
-            piece = self._waiting.popleft()
-            self._status.waiting -= piece[1]
-            return piece
-
-    def _put_back(self, piece: tuple[Callable[[], None], int]) -> None:
-        with self._changed:
-            self._waiting.appendleft(piece)
-            self._status.waiting += piece[1]
+            return self._waiting.popleft() if self._waiting else None
 
     def _report_failure(self, error: Exception) -> None:
         was_working = self._status.state == "working"
@@ -208,6 +237,14 @@ def _close(feed: Feed, name: str) -> None:
         feed.close()
     except Exception as error:  # noqa: BLE001 - an exporter may come from another package
         log.warning("The exporter %s could not be completed: %s", name, error)
+
+
+def _with_trouble(status: ExporterStatus, trouble: str) -> ExporterStatus:
+    """How an exporter is doing; what is in its way is kept as the reason of its last failure."""
+    if not trouble:
+        return status
+    status.error, status.failed_at = trouble, time.time()
+    return replace(status, state="failing")
 
 
 def _record_failure(status: ExporterStatus, error: Exception) -> str:

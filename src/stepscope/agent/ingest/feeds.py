@@ -141,7 +141,7 @@ class Feeds:
         """Describes a process to the exporters of its run, when something that they may use has changed."""
         key = (process.run_id, process.segment, process.rank, process.pid)
         before = self._begun.get(key)
-        if before is None or (before.status, before.facts) != (process.status, process.facts):
+        if before is None or _shown(before) != _shown(process):
             self._begun[key] = process
             for calls in self._calls_for(process.run_id):
                 calls.put(partial(calls.feed.begin, process))
@@ -200,6 +200,8 @@ class Feeds:
         used = {feed for feeds_of_run in self._by_run.values() for feed in feeds_of_run.values()}
         for feed in feeds.values():
             if feed not in used:
+                # It may take minutes to close; until then, no other run may get it.
+                feed.is_closing = True
                 self._calls.pop(feed).close(timeout_s=0.0)
 
     def end_round(self) -> None:
@@ -249,6 +251,11 @@ class Feeds:
             calls.close(max(0.0, deadline - time.monotonic()))
 
 
+def _shown(process: Process) -> tuple[object, ...]:
+    """What exporters may show of a process."""
+    return process.status, process.facts, process.dropped, process.lost
+
+
 class LeftOut(Feed):
     """In the place of an exporter that cannot be made, so that its run has a status that says why."""
 
@@ -282,7 +289,7 @@ class Exporters:
             options_key = json.dumps([name, options, str(settings.directory)], sort_keys=True)
             feed = self._feeds.get(options_key)
             try:
-                if feed is None:
+                if feed is None or feed.is_closing:
                     feed = make_feed(name, options, settings.directory, self._store)
                 feeds[name] = self._feeds[options_key] = feed
             except Exception as error:  # noqa: BLE001 - an exporter may come from another package
