@@ -121,7 +121,7 @@ def full_state(options: Options | None = None) -> LiveState:
         RUN,
         [{"id": "input.exposed_wait", "severity": "warning", "open": True}],
         [{"rule": "nonfinite_loss", "severity": "critical", "resolved_ns": None}],
-        [{"channel": "mail", "sent_ns": 1, "given_up_ns": None}],
+        [{"channel": "mail", "sent_ns": int(NOW_S * NS), "given_up_ns": None}],
     )
     return state
 

@@ -52,6 +52,8 @@ REQUIRED = {
 }
 """The names that people's dashboards use, and their labels: never changed."""
 
+ALERTS_SENT = "stepscope_alerts_sent_total"
+
 ENGINE = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(ENGINE is None, reason="promtool is not installed")
 
@@ -101,7 +103,7 @@ def test_figures_of_a_run_are_the_newest_ones() -> None:
     assert value_of(text, "learning_rate", group="0") == 0.01
     assert value_of(text, "stepscope_training_progress_ratio") == 0.03
     assert value_of(text, "stepscope_eta_seconds") == pytest.approx(97.0)
-    assert value_of(text, "stepscope_alerts_sent_total", channel="mail", result="sent") == 1.0
+    assert value_of(text, ALERTS_SENT, channel="mail", result="sent") == 1.0
     assert value_of(text, "memory_allocation_mb", rank="0", gpu="0") == 1024.0
     run_facts = {"framework": "torch", "precision": "bfloat16", "world_size": "2", "run_id": RUN}
     assert value_of(text, "stepscope_run_info", **run_facts) == 1.0
@@ -248,6 +250,38 @@ def test_processes_of_an_earlier_start_that_are_still_live_change_nothing() -> N
     text = text_of(state)
     assert value_of(text, "training_loss") == 0.4
     assert value_of(text, "training_steps_total") == 2.0
+
+
+def test_losses_with_numbers_of_their_own_do_not_change_the_number_of_steps() -> None:
+    state = LiveState(now=lambda: NOW_S)
+    state.begin(process())
+    for step in range(4):
+        state.take(rows({"loss": [0.5]}, step=10 * step))
+        state.take(rows({"step_seconds": [0.1]}, step=step, at_s=NOW_S + 10 * step))
+    assert value_of(text_of(state), "training_steps_total") == 4.0
+
+
+def test_notices_are_counted_once_when_a_run_is_forgotten_and_begins_again() -> None:
+    now_s = NOW_S
+    state = LiveState(now=lambda: now_s)
+    state.begin(process())
+    notices = [{"channel": "mail", "sent_ns": int((NOW_S + 1) * NS), "given_up_ns": None}]
+    for _ in range(2):
+        state.set_verdicts(RUN, [], [], notices)
+    assert value_of(text_of(state), ALERTS_SENT, channel="mail", result="sent") == 1.0
+    state.begin(process(status="failed", ended_ns=int((NOW_S + 2) * NS)))
+    now_s += 10_000
+    assert "stepscope_run_info" not in names_in(text_of(state))
+    state.begin(process(segment="s2", started_ns=int(now_s * NS), pid=7))
+    failed = {"channel": "mail", "sent_ns": None, "given_up_ns": int((now_s + 1) * NS)}
+    state.set_verdicts(RUN, [], [], [*notices, failed])
+    counts = samples_of(text_of(state))[ALERTS_SENT]
+    assert {dict(labels)["result"]: count for labels, count in counts.items()} == {"sent": 1.0, "failed": 1.0}
+
+
+def test_a_version_that_cannot_be_compared_gets_the_plain_format() -> None:
+    text = text_of(full_state(), "application/openmetrics-text; version=one")
+    assert value_of(text, "training_loss", rank="0") == 0.6
 
 
 def test_without_any_figure_it_says_so_instead_of_being_empty() -> None:

@@ -17,6 +17,8 @@ class GpuFacts:
     name: str
     vendor: str
     driver: str | None = None
+    cuda: str | None = None
+    """The newest version of CUDA that the driver supports."""
     pci_bus_id: str | None = None
     memory_total_bytes: int | None = None
     power_limit_watts: float | None = None

@@ -77,9 +77,9 @@ class Prometheus(Feed):
 
     def begin(self, process: Process) -> None:
         """Takes a process of a run, or its new status."""
+        self._state.add_run(process.run_id, self._options)
         if process.run_id not in self._run_ids:
             self._run_ids.add(process.run_id)
-            self._state.add_run(process.run_id, self._options)
             if self._verdicts is None and self._store is not None:
                 self._verdicts = VerdictWatch(self._state, self._store)
             if self._verdicts is not None:

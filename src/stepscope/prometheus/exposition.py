@@ -44,12 +44,22 @@ def client_library() -> Any:
 
 def render(state: LiveState, accept: str = "") -> tuple[bytes, str]:
     """The text of all families and its content type, in the format that the Accept header asks for."""
+    collected = _Collected(collect(state))
+    try:
+        return _encoded(collected, accept)
+    except TypeError:
+        if not accept:
+            raise
+        return _encoded(collected, "")  # for a version such as `one`, which the library cannot compare
+
+
+def _encoded(collected: _Collected, accept: str) -> tuple[bytes, str]:
     encode, content_type = client_library().exposition.choose_encoder(accept)
-    return encode(_Collected(collect(state))), content_type
+    return encode(collected), content_type
 
 
 class _Collected:
-    """Families as the library wants them: collected already, so that writing them holds no lock."""
+    """Families in the form that the library writes, collected before: writing them holds no lock."""
 
     def __init__(self, metrics: list[Any]) -> None:
         self._metrics = metrics
@@ -67,6 +77,8 @@ def collect(state: LiveState) -> list[Any]:
         _add_machines(samples, state, options)
         for run in runs:
             _add_run(samples, run, state)
+        for labels, count in state.sent.items():
+            samples.add(families.ALERTS_SENT, labels, count, options)
         libraries = [libraries for run in runs if (libraries := _facts(run).get("libraries"))]
         has_figures = state.has_figures
     torch = str(libraries[0].get("torch", "")) if libraries and isinstance(libraries[0], dict) else ""
@@ -90,14 +102,6 @@ class Samples:
         for chosen in options:
             for version in family.versions(chosen.names, base_units=chosen.base_units):
                 self._values.setdefault(version, {}).setdefault(texts, value)
-
-    def add_up(self, family: Family, labels: tuple[str, ...], value: float, options: list[Options]) -> None:
-        """Adds to the sample of the same labels: several runs share it."""
-        texts = tuple(map(label_text, labels))
-        for chosen in options:
-            for version in family.versions(chosen.names, base_units=chosen.base_units):
-                values = self._values.setdefault(version, {})
-                values[texts] = values.get(texts, 0.0) + value
 
     def metrics(self) -> list[Any]:
         """The families in the library's own form."""
@@ -172,7 +176,7 @@ def _add_gpu(
 def _add_gpu_facts(
     samples: Samples, labels: tuple[str, str, str], device: DeviceState, options: list[Options]
 ) -> None:
-    names = ("name", "driver", "runtime_index", "gpu_instance")
+    names = ("name", "driver", "cuda", "runtime_index", "gpu_instance")
     facts = [device.facts.get(name) for name in names]
     if device.facts:
         texts = ("" if fact is None else fact for fact in facts)
@@ -188,15 +192,15 @@ def _add_run(samples: Samples, run: RunState, state: LiveState) -> None:
     samples.add(families.EPOCH, labels, first.figures.get(EPOCH), options)
     samples.add(families.LEARNING_RATE, (*labels, "0"), first.first(LEARNING_RATE_KEYS), options)
     _add_progress(samples, run, first, options)
-    steps = [rank.step for rank in run.ranks.values() if rank.step is not None]
+    steps = [rank.last.step for rank in run.ranks.values() if rank.last.step is not None]
     for number, rank in run.ranks.items():
         rank_labels = (*labels, str(number))
         _add_rank(samples, rank_labels, rank, options, _gpu_of(rank, state))
-        if rank.step is not None and run.ended_ns is None:
+        if rank.last.step is not None and run.ended_ns is None:
             # Of an ended run it would look like a run that does not go on.
-            samples.add(families.LAST_STEP, rank_labels, rank.step_ns / 1e9, options)
-        if rank.step is not None and len(steps) > 1:
-            samples.add(families.RANK_LAG, rank_labels, max(steps) - rank.step, options)
+            samples.add(families.LAST_STEP, rank_labels, rank.last.time_ns / 1e9, options)
+        if rank.last.step is not None and len(steps) > 1:
+            samples.add(families.RANK_LAG, rank_labels, max(steps) - rank.last.step, options)
 
 
 def _add_run_facts(samples: Samples, run: RunState, options: list[Options]) -> None:
@@ -211,8 +215,6 @@ def _add_run_facts(samples: Samples, run: RunState, options: list[Options]) -> N
         samples.add(families.ALERT, (*labels, *alert), 1.0, options)
     for (name, key), value in run.exporters.items():
         samples.add(families.EXPORTERS[key], (*labels, name), value, options)
-    for place, count in run.sent.items():
-        samples.add_up(families.ALERTS_SENT, place, count, options)
     for process in run.processes.values():
         if process.segment == run.segment and process.role == "rank":
             lost = process.dropped + process.lost
@@ -221,9 +223,9 @@ def _add_run_facts(samples: Samples, run: RunState, options: list[Options]) -> N
 
 def _add_progress(samples: Samples, run: RunState, rank: RankState, options: list[Options]) -> None:
     total = run.total_steps
-    if total is None or rank.step is None:
+    if total is None or rank.last.step is None:
         return
-    labels, done = (run.project, run.name), rank.step + 1
+    labels, done = (run.project, run.name), rank.last.step + 1
     samples.add(families.PROGRESS, labels, min(done / total, 1.0), options)
     speed = rank.steps_per_second()
     if speed and run.ended_ns is None:
@@ -239,8 +241,8 @@ def _add_rank(
     for key, family in families.RANK_GAUGES.items():
         own_labels = (*labels, gpu) if "gpu" in family.labels else labels
         samples.add(family, own_labels, rank.figures.get(key), options)
-    if rank.step is not None:
-        samples.add(families.STEPS, labels, rank.step + 1, options)
+    if rank.last.step is not None:
+        samples.add(families.STEPS, labels, rank.last.step + 1, options)
     for phase, seconds in rank.phase_seconds.items():
         samples.add(families.PHASE_SECONDS, (*labels, phase), seconds, options)
     samples.add(families.SAMPLES, labels, rank.samples, options)

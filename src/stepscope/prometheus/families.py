@@ -240,7 +240,9 @@ BUILD_INFO = _gauge("stepscope_build_info", ("version", "python", "torch"), "Ver
 RUN_INFO = _gauge(
     "stepscope_run_info", (*RUN, "run_id", "framework", "precision", "world_size"), "Facts about a run."
 )
-GPU_INFO = _gauge("stepscope_gpu_info", (*GPU, "name", "driver", "cuda_index", "mig"), "Facts about a GPU.")
+GPU_INFO = _gauge(
+    "stepscope_gpu_info", (*GPU, "name", "driver", "cuda", "cuda_index", "mig"), "Facts about a GPU."
+)
 UP = _gauge("stepscope_up", (), "0 until the first figures of a run or a machine have come, then 1.")
 
 FAMILIES = (

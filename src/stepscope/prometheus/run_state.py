@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from stepscope.schema.keys import (
     LEARNING_RATE,
     LOSS_KEYS,
     OVERHEAD_RATIO,
+    PHASES,
     SAMPLED_RATIO,
     STEP_SECONDS,
     phase_key,
@@ -42,26 +43,68 @@ SAMPLE_KEYS = ("batch/samples", "samples_per_step", "batch_size")
 TOKEN_KEYS = ("batch/tokens", "tokens_per_step")
 """Keys of the amount of work in a step; of several, the newest value counts."""
 GPU_OF_PROCESS = "gpu/process_memory_bytes"
-"""Sampled of each GPU that a process uses: it tells which GPU that is."""
+"""Sampled of each GPU that a process uses: its device is that GPU."""
 
 GAUGE_KEYS = frozenset((
     EPOCH, *LOSS_KEYS, *LEARNING_RATE_KEYS, *GRADIENT_NORM_KEYS, ALLOCATED_BYTES, *RANK_GAUGES, *SAMPLE_KEYS,
     *TOKEN_KEYS,
 ))  # fmt: skip
-PHASE_KEYS = frozenset(map(phase_key, PHASE_LABELS))
+PHASE_KEYS = frozenset(map(phase_key, PHASES))
+"""Of all phases: those without a label are needed to divide the time of steps, too."""
 RANK_KEYS = frozenset((*GAUGE_KEYS, *PHASE_KEYS, SAMPLED_RATIO, STEP_SECONDS, OVERHEAD_RATIO))
 """The logged and measured keys that are used; other keys only where the options name them."""
 
 LOADER, SETUP = "loader", "census"
 EVENT_KINDS = (*TOTAL_STEPS_EVENTS, LOADER, SETUP)
-"""The kinds of events that tell something about a run."""
+"""The kinds of events that are used."""
 MAX_EVENTS = 100
 
 RECENT_S = 30.0
 """The speed is that of the last 30 seconds, as on the page of a run."""
 MAX_OVERHEAD_GAP_S = 10.0
 MAX_USER_METRICS = 200
+MAX_KEYS = 50_000
+"""Keys of a run that are compared with the names of user metrics."""
 MAX_TEXT = 200
+
+
+@dataclass
+class LastStep:
+    """The number of the last step of a rank, from its step times and losses, else from other rows."""
+
+    step: int | None = None
+    time_ns: int = 0
+    _has_steps: bool = False
+    """Whether it has step times or losses: other rows may have numbers of their own, such as epochs."""
+    _timed_step: int | None = None
+    _counts_losses: bool = True
+    """False where steps are timed and losses are logged with other numbers."""
+
+    def take(self, table: Table) -> bool:
+        """Takes rows of the rank; returns whether their number is that of its last step."""
+        step, time_ns = int(table.steps[-1]), int(table.times_ns[-1])
+        is_timed = STEP_SECONDS in table.keys
+        is_step = is_timed or any(key in table.keys for key in LOSS_KEYS)
+        is_first = self.step is None or (is_step and not self._has_steps)
+        self._has_steps |= is_step
+        if not is_first and (is_step != self._has_steps or time_ns < self.time_ns):
+            return False
+        if is_timed:
+            self._compare_numbers(step)
+        elif not is_first and not self._is_ahead(step):
+            return False
+        self.step, self.time_ns = step, time_ns
+        return True
+
+    def _compare_numbers(self, step: int) -> None:
+        """Notes if the timed steps go on, but losses are ahead of them: then these have other numbers."""
+        if self._timed_step is not None and self.step is not None and self._timed_step <= step < self.step:
+            self._counts_losses = False
+        self._timed_step = step
+
+    def _is_ahead(self, step: int) -> bool:
+        """Whether a row without a step time has a later step: the times of the last steps may be missing."""
+        return self._timed_step is None or (self._counts_losses and step >= (self.step or 0))
 
 
 @dataclass
@@ -84,11 +127,7 @@ class RankState:
     tokens: float | None = None
     overhead_seconds: float | None = None
     overhead_ns: int | None = None
-    step: int | None = None
-    step_ns: int = 0
-    counts_steps: bool = False
-    """Whether it has step times or losses: then other rows do not tell the last step."""
-    times_steps: bool = False
+    last: LastStep = field(default_factory=LastStep)
     gpus: set[str] = field(default_factory=set)
     """The GPUs that its process uses."""
     recent: deque[tuple[float, int]] = field(default_factory=deque)
@@ -114,47 +153,33 @@ class RankState:
         if time_ns >= self.figures_ns.get(key, 0):
             self.figures[key], self.figures_ns[key] = value, time_ns
 
-    def take(self, table: Table, is_user_metric: Mapping[str, bool]) -> None:
-        """Takes rows that the rank has logged or measured."""
+    def take(self, table: Table, is_user_metric: Mapping[str, bool], *, is_counted: bool) -> None:
+        """Takes rows that the rank has logged or measured; adds them to counters if they are counted."""
         time_ns, keys = int(table.times_ns[-1]), list(table.keys)
         for place, key in enumerate(keys):
             if key in GAUGE_KEYS or is_user_metric.get(key):
                 self.set(key, time_ns, float(table.values[-1, place]))
                 if is_user_metric.get(key):
                     self.user_metrics[key] = self.figures[key]
-        with np.errstate(all="ignore"):  # any numbers may be recorded
-            self._take_phases(table)
-            self._take_overhead(keys, table)
-            self._take_steps(keys, table)
+        if is_counted:
+            with np.errstate(all="ignore"):  # any numbers may be recorded
+                self._take_phases(table)
+                self._take_overhead(keys, table)
+                if STEP_SECONDS in keys:
+                    seconds = table.values[:, keys.index(STEP_SECONDS)]
+                    self._count_steps(seconds[np.isfinite(seconds) & (seconds >= 0)])
+        self._take_last_step(table)
 
-    def _take_steps(self, keys: list[str], table: Table) -> None:
-        is_timed, has_loss = STEP_SECONDS in keys, any(key in keys for key in LOSS_KEYS)
-        if is_timed:
-            seconds = table.values[:, keys.index(STEP_SECONDS)]
-            self._count_steps(seconds[np.isfinite(seconds) & (seconds >= 0)])
-        step, time_ns = int(table.steps[-1]), int(table.times_ns[-1])
-        if not self._is_last_step(step, time_ns, is_timed=is_timed, has_loss=has_loss):
+    def _take_last_step(self, table: Table) -> None:
+        before = self.last.step
+        if not self.last.take(table):
             return
-        self.step_ns = time_ns
-        if self.step is not None and step < self.step:
+        step = int(table.steps[-1])
+        if before is not None and step < before:
             self.recent.clear()
-        self.step = step
-        self.recent.append((self.step_ns / 1e9, step))
+        self.recent.append((self.last.time_ns / 1e9, step))
         while self.recent[-1][0] - self.recent[0][0] > RECENT_S:
             self.recent.popleft()
-
-    def _is_last_step(self, step: int, time_ns: int, *, is_timed: bool, has_loss: bool) -> bool:
-        """Whether a row tells the last step; also notes which kinds of rows do."""
-        counts_steps = is_timed or has_loss
-        is_first_of_kind = counts_steps and not self.counts_steps
-        self.counts_steps |= counts_steps
-        self.times_steps |= is_timed
-        if self.step is None or is_first_of_kind:
-            return True
-        if counts_steps != self.counts_steps or time_ns < self.step_ns:
-            return False
-        # The times of the last steps may still be missing, and a loss may have a number of its own.
-        return is_timed or not self.times_steps or step >= self.step
 
     def _count_steps(self, seconds: NDArray[np.float64]) -> None:
         places = np.searchsorted(self.bounds, seconds, side="left")
@@ -197,7 +222,7 @@ class RunState:
     exporters: dict[tuple[str, str], float] = field(default_factory=dict)
     """Figures of exporters, by name and key."""
     events: list[Event] = field(default_factory=list)
-    """Events that tell how many steps the run will do."""
+    """Events with the number of steps that the run will do."""
     precision: str = ""
     last_ns: int = 0
     """When anything of it was last taken."""
@@ -207,9 +232,12 @@ class RunState:
     """Kind and severity of each open finding."""
     alerts: frozenset[tuple[str, str]] = frozenset()
     """Rule and severity of each alert that fires."""
-    sent: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Notices by channel and result."""
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Notices by channel and result, as far as they were counted."""
+    sent_since_ns: int | None = None
+    """Notices are counted that were delivered from this time on."""
     _is_user_metric: dict[str, bool] = field(default_factory=dict)
+    _user_metric_count: int = 0
 
     def begin(self, process: Process) -> None:
         """Takes a process, or its new status."""
@@ -226,7 +254,7 @@ class RunState:
         ends = [known.ended_ns for known in self.processes.values()]
         self.ended_ns = None if None in ends else max(end for end in ends if end is not None)
 
-    def take(self, table: Table) -> None:
+    def take(self, table: Table, *, is_counted: bool = True) -> None:
         """Takes rows of a rank: those it logged, and samples of its process."""
         source = table.source
         if source.rank is None or not len(table.steps):
@@ -241,7 +269,7 @@ class RunState:
             self._take_samples(rank, table)
         elif not source.device:  # not a loader worker
             self._find_user_metrics(table)
-            rank.take(table, self._is_user_metric)
+            rank.take(table, self._is_user_metric, is_counted=is_counted)
 
     def take_exporter(self, table: Table) -> None:
         """Takes how an exporter of the run is doing."""
@@ -251,7 +279,7 @@ class RunState:
                 self.exporters[name, key] = float(table.values[-1, place])
 
     def take_event(self, event: Event) -> None:
-        """Takes an event that tells something about the run."""
+        """Takes an event, such as one with the number of steps."""
         if event.kind in TOTAL_STEPS_EVENTS:
             if event not in self.events:
                 self.events.append(event)
@@ -264,7 +292,7 @@ class RunState:
 
     @property
     def total_steps(self) -> int | None:
-        """The number of steps it will do; None where it has not told."""
+        """The number of steps it will do; None where it is not known."""
         for process in self.processes.values():
             if process.role == "rank" and process.segment == self.segment:
                 return total_steps_of(process.facts, self.events)
@@ -282,10 +310,12 @@ class RunState:
     def _find_user_metrics(self, table: Table) -> None:
         """Decides once for each key whether the options name it."""
         for key in table.keys if self.options.user_metrics else ():
-            if key not in self._is_user_metric and len(self._is_user_metric) < 50_000:
-                is_named = any(fnmatch.fnmatchcase(key, name) for name in self.options.user_metrics)
-                has_room = sum(self._is_user_metric.values()) < MAX_USER_METRICS
-                self._is_user_metric[key] = is_named and has_room
+            if key in self._is_user_metric or len(self._is_user_metric) >= MAX_KEYS:
+                continue
+            is_named = any(fnmatch.fnmatchcase(key, name) for name in self.options.user_metrics)
+            is_served = is_named and self._user_metric_count < MAX_USER_METRICS
+            self._is_user_metric[key] = is_served
+            self._user_metric_count += is_served
 
 
 def _added(total: float | None, size: float | None, steps: int) -> float | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepscope.store.base import Counter, Reader
 
 FIRST_POINTS = 20_000
-"""How many of the newest points of a logged series are read first: histograms and counters begin there."""
+"""How many of the newest points of a logged series are read first."""
 FIRST_SAMPLES = 2
 
 
@@ -68,7 +68,8 @@ class StoreFollower:
             if counter.source.segment == newest and self._is_used(counter)
         ]
         for table in self._tables(reader, run.id, counters):
-            self._state.take(table)
+            # Else a server that is started again would add what it has counted before.
+            self._state.take(table, is_counted=int(table.times_ns[0]) >= self._state.began_ns)
         for event_id, event in reader.events_since(run.id, self._event_ids.get(run.id, 0)):
             self._event_ids[run.id] = event_id
             if event.kind == "device" and not event.by_user:

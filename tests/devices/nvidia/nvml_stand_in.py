@@ -136,6 +136,9 @@ class StandInNvml:
     def nvmlSystemGetDriverVersion(self) -> str:
         return "580.95.05"
 
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return 13020
+
     def nvmlDeviceGetCount(self) -> int:
         return len(self.boards)
 

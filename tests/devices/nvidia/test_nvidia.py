@@ -41,6 +41,7 @@ def test_what_does_not_change_is_known_at_once():
     facts = gpu.facts
     assert facts.uuid == "GPU-00000000-aaaa-bbbb-cccc-dddddddddddd"
     assert (facts.index, facts.name, facts.vendor, facts.driver) == (0, "NVIDIA H200", "NVIDIA", "580.95.05")
+    assert facts.cuda == "13.2"
     assert (facts.pci_bus_id, facts.memory_total_bytes) == ("00000000:1B:00.0", 140 * GIB)
     assert (facts.power_limit_watts, facts.parent_uuid) == (700.0, None)
 

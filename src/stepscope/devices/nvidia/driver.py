@@ -110,6 +110,8 @@ class NvidiaDriver(GpuDriver):
         self._is_open = True
         try:
             self._version: str | None = self._ask(self._nvml.nvmlSystemGetDriverVersion)
+            cuda: int | None = self._ask(self._nvml.nvmlSystemGetCudaDriverVersion)
+            self._cuda = cuda and f"{cuda // 1000}.{cuda % 1000 // 10}"
             for index in range(self._nvml.nvmlDeviceGetCount()):
                 self._open(index)
         except self._nvml.NVMLError:
@@ -170,6 +172,7 @@ class NvidiaDriver(GpuDriver):
         facts: dict[str, Any] = {
             "name": self._ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
             "driver": self._version,
+            "cuda": self._cuda,
             "pci_bus_id": pci and str(pci.busId),
             "memory_total_bytes": memory and memory.total,
             "power_limit_watts": limit and limit / 1000,
