@@ -314,6 +314,21 @@ def test_nested_values_that_are_too_deep_are_no_metrics(written, imported):
     assert [info.key for info in run.keys()] == ["loss"]
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ('{"a":' * 300 + "1" + "}" * 300, "JSON that is nested too deeply"),
+        ("[" * 300 + "]" * 300, "JSON that is nested too deeply"),
+        (f'{{"{"n" * 20_000}": 1}}', "of 20,006 characters, expected 10,000 at most"),
+    ],
+    ids=["objects", "lists", "name"],
+)
+def test_values_that_would_exhaust_memory_or_python_are_refused(values, words, written, imported):
+    path = written("x.jsonl", f'{{"loss": 1}}\n{{"loss": 1, "value": {values}}}\n')
+    with pytest.raises(SourceError, match=f"line 2.*{words}"):
+        imported(path)
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(written, imported):
     path = written("x.csv", "step,loss\n" + "".join(f"{step},{step / 7}\n" for step in range(20_000)))

@@ -73,9 +73,9 @@ def _records(path: Path) -> Iterator[Record]:
         clock.use_names(values)
         try:
             step, time_ns = clock.step_of(values, number - 1), clock.time_of(values)
+            parts = sorted_parts({name: values[name] for name in values if name not in clock.own_names})
         except ValueError as error:
             raise damaged(path, f"line {number}", error) from error
-        parts = sorted_parts({name: values[name] for name in values if name not in clock.own_names})
         left_out.update(parts.left_out)
         if parts.numbers:
             has_numbers = True

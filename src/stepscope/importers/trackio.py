@@ -23,7 +23,7 @@ from stepscope.importers.base import (
     SourceRun,
     run_or_damage,
 )
-from stepscope.source_files.cells import json_object, sorted_parts, step_in, time_in, without_media
+from stepscope.source_files.cells import json_object, sorted_parts, step_in, time_in
 from stepscope.source_files.read_only_database import ReadOnlyDatabase, is_database
 from stepscope.source_files.source_folder import damaged, files_in
 from stepscope.source_files.text_lines import modified_ns
@@ -126,9 +126,8 @@ def _records(path: Path, run_id: str) -> Iterator[Record]:
                 step = step if is_system else step_in(own_step)
             except ValueError as error:
                 raise damaged(path, f"row {row_id} of {table}", error) from error
-            values, media = without_media(_object(path, table, row_id, metrics))
-            parts = sorted_parts(values)
-            left_out[MEDIA].update(media)
+            parts = _parts(path, table, row_id, metrics)
+            left_out[MEDIA].update(parts.media)
             left_out[NO_VALUES].update(parts.left_out)
             yield from _records_of_parts(parts, step, time_ns, PREFIX * is_system)
     for what, counts in left_out.items():
@@ -151,6 +150,14 @@ def _records_of_parts(parts: Parts, step: int, time_ns: int, prefix: str) -> Ite
         yield Row(step, time_ns, {f"{prefix}{key}": value for key, value in parts.numbers.items()})
     for key, text in parts.texts.items():
         yield Note("text", time_ns, step, {"key": key, "value": text})
+
+
+def _parts(path: Path, table: str, row: object, text: Any) -> Parts:
+    values = _object(path, table, row, text)
+    try:
+        return sorted_parts(values, has_media=True)
+    except ValueError as error:
+        raise damaged(path, f"row {row} of {table}", error) from error
 
 
 def _object(path: Path, table: str, row: object, text: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from stepscope.importers.base import (
     run_or_damage,
 )
 from stepscope.source_files import wire_format as wire
-from stepscope.source_files.cells import json_in, nanoseconds, sorted_parts, without_media
+from stepscope.source_files.cells import json_in, nanoseconds, sorted_parts
 from stepscope.source_files.source_folder import damaged, files_in, open_source
 from stepscope.source_files.text_lines import modified_ns
 
@@ -140,9 +140,9 @@ class _Reading:
 
     def _summary_records(self) -> Iterator[Record]:
         """What the summary has beside the newest values of the history."""
-        values, media = without_media({name: v for name, v in self._summary.items() if name[:1] != "_"})
-        parts = sorted_parts(values)
-        self._left_out[MEDIA].update(name for name in media if name not in self._keys)
+        values = {name: value for name, value in self._summary.items() if name[:1] != "_"}
+        parts = sorted_parts(values, has_media=True)
+        self._left_out[MEDIA].update(name for name in parts.media if name not in self._keys)
         self._left_out[NO_VALUES].update(name for name in parts.left_out if name not in self._keys)
         numbers = {f"summary/{key}": value for key, value in parts.numbers.items() if key not in self._keys}
         if numbers:
@@ -191,16 +191,15 @@ class _Reading:
         is_timed = isinstance(own["_timestamp"], int | float)
         time_ns = nanoseconds(own["_timestamp"]) if is_timed else self._time_ns
         self._time_ns, self._step = max(self._time_ns, time_ns), step
-        values, media = without_media(values)
-        for key, described in media.items():
+        parts = sorted_parts(values, has_media=True)
+        for key, described in parts.media.items():
             histogram = _histogram(described)
             if histogram is None:
                 self._left_out[MEDIA][key] += 1
             else:
                 yield Array(key, step, time_ns, histogram)
-        parts = sorted_parts(values)
         self._left_out[NO_VALUES].update(parts.left_out)
-        self._keys.update(media, parts.numbers, parts.texts, parts.left_out)
+        self._keys.update(parts.media, parts.numbers, parts.texts, parts.left_out)
         if parts.numbers:
             yield Row(step, time_ns, parts.numbers)
         for key, text in parts.texts.items():

@@ -14,10 +14,17 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 32
 """Deeper values are not metrics."""
+MAX_JSON_DEPTH = 200
+"""Python cannot show or compare values that are far deeper."""
+MAX_NAME = 10_000
+"""The most characters of a metric's name, as in recorded runs."""
+MAX_NAMES = 16 << 20
+"""The most characters of all names of a row: each has those of all objects around it."""
 MAX_SECONDS = 9_000_000_000.0
 """The last second that fits into 64 bits of nanoseconds, rounded down."""
 RELATIVE_BELOW = 1e8
 """Smaller times count from the start of a run: as times of day they would be in 1973 or earlier."""
+TOO_DEEP = "JSON that is nested too deeply"
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SECOND_OF_UNIT = ((1e11, 1), (1e14, 10**3), (1e17, 10**6), (math.inf, 10**9))
@@ -83,30 +90,36 @@ def number_in(value: Any) -> float | None:
     return None
 
 
-def flattened(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The parts of nested mappings, with dots between the names."""
-    for name, value in values.items():
-        if isinstance(value, dict) and depth < MAX_DEPTH:
-            yield from flattened(value, f"{prefix}{name}.", depth + 1)
-        else:
-            yield f"{prefix}{name}", value
-
-
 class Parts(NamedTuple):
     """What nested mappings have."""
 
     numbers: dict[str, float]
     texts: dict[str, str]
+    media: dict[str, dict[str, Any]]
+    """Objects that describe a picture, a table, a histogram and the like."""
     left_out: list[str]
     """The names of values that are neither, such as lists, and of those whose name another value has."""
 
 
-def sorted_parts(values: Mapping[str, Any]) -> Parts:
-    """The numbers and the texts of nested mappings; NaN and infinity may be texts, as in strict JSON."""
-    parts = Parts({}, {}, [])
-    for name, value in flattened(values):
+def sorted_parts(values: Mapping[str, Any], *, has_media: bool = False) -> Parts:
+    """The numbers and the texts of nested mappings; NaN and infinity may be texts, as in strict JSON.
+
+    W&B and trackio describe each picture, table or histogram by an object with a `_type`: `has_media`.
+    Raises ValueError for names that are too long.
+    """
+    parts = Parts({}, {}, {}, [])
+    characters = 0
+    for name, value in _flattened(values, has_media=has_media):
+        characters += len(name)
+        if len(name) > MAX_NAME or characters > MAX_NAMES:
+            raise ValueError(
+                f"the name {name[:60]!r}... of {len(name):,} characters, expected {MAX_NAME:,} at most, and "
+                f"{MAX_NAMES:,} in all names of a row"
+            )
         number = _NOT_FINITE.get(value) if isinstance(value, str) else number_in(value)
-        if name in parts.numbers or name in parts.texts:
+        if isinstance(value, dict) and has_media and _is_medium(value):
+            parts.media[name] = value
+        elif name in parts.numbers or name in parts.texts:
             parts.left_out.append(name)
         elif number is not None:
             parts.numbers[name] = number
@@ -117,36 +130,47 @@ def sorted_parts(values: Mapping[str, Any]) -> Parts:
     return parts
 
 
-def without_media(values: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Nested values without pictures, tables and the like, and these by their names, joined by dots.
-
-    W&B and trackio describe each by an object with a `_type`; so they do with histograms.
-    """
-    plain: dict[str, Any] = {}
-    media: dict[str, Any] = {}
+def _flattened(
+    values: Mapping[str, Any], *, has_media: bool, prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """The parts of nested mappings, with dots between the names."""
     for name, value in values.items():
-        if not isinstance(value, dict) or prefix.count(".") >= MAX_DEPTH:
-            plain[name] = value
-        elif "_type" in value:
-            media[f"{prefix}{name}"] = value
+        if isinstance(value, dict) and depth < MAX_DEPTH and not (has_media and _is_medium(value)):
+            yield from _flattened(value, has_media=has_media, prefix=f"{prefix}{name}.", depth=depth + 1)
         else:
-            plain[name], inner = without_media(value, f"{prefix}{name}.")
-            media.update(inner)
-    return plain, media
+            yield f"{prefix}{name}", value
+
+
+def _is_medium(value: dict[str, Any]) -> bool:
+    return "_type" in value
 
 
 def json_in(text: str | bytes) -> Any:
     """Parses JSON; raises ValueError for what is not JSON, or is nested too deeply."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except RecursionError as error:
-        raise ValueError("JSON that is nested too deeply") from error
+        raise ValueError(TOO_DEEP) from error
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON from character {error.pos + 1} on") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} is not UTF-8") from error
     except ValueError as error:  # Python reads no longer numbers
         raise ValueError("a number with more than 4,300 digits") from error
+    if _is_too_deep(value):
+        raise ValueError(TOO_DEEP)
+    return value
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Whether a value of JSON has parts beyond `MAX_JSON_DEPTH`."""
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        wholes = [whole for whole in level if isinstance(whole, dict | list)]
+        if not wholes:
+            return False
+        level = [part for whole in wholes for part in (whole.values() if isinstance(whole, dict) else whole)]
+    return True
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ class ReadOnlyDatabase:
         has_log = any(
             log.exists() and log.stat().st_size for log in (Path(f"{path}-wal"), Path(f"{path}-journal"))
         )
-        address = f"file:{quote(str(path.absolute()))}?mode=ro" + ("" if has_log else "&immutable=1")
+        address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro" + ("" if has_log else "&immutable=1")
         with self._reporting():
             self._connection = sqlite3.connect(address, uri=True, isolation_level=None)
             if sys.version_info >= (3, 11):

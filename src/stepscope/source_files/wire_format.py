@@ -7,7 +7,10 @@ tensorboardX takes 1.7 s, wandb 0.3 s, and a machine on which old runs are read 
 from __future__ import annotations
 
 import struct
+from array import array
 from typing import TYPE_CHECKING
+
+from stepscope.source_files.cells import nanoseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,9 +68,9 @@ def integer(message: bytes, number: int) -> int:
     return signed(packed_number)
 
 
-def packed(raw: bytes) -> list[int]:
+def packed(raw: bytes) -> array[int]:
     """The integers of a packed list."""
-    numbers, at = [], 0
+    numbers, at = array("Q"), 0
     while at < len(raw):
         number, at = _varint(raw, at)
         numbers.append(number)
@@ -91,8 +94,14 @@ def single(value: int | bytes) -> float:
 
 
 def timestamp_ns(message: bytes) -> int:
-    """A `google.protobuf.Timestamp` in ns since the epoch; 0 for an empty one."""
-    return integer(message, 1) * 10**9 + integer(message, 2)
+    """A `google.protobuf.Timestamp` in ns since the epoch; 0 for an empty one.
+
+    Raises ValueError for one that is not a time.
+    """
+    second, rest_ns = integer(message, 1), integer(message, 2)
+    if not 0 <= rest_ns < 10**9:
+        raise ValueError(f"a time with {rest_ns} ns beside its seconds, expected less than 1 s")
+    return nanoseconds(second) + rest_ns
 
 
 def _integer(value: int | bytes) -> int:
