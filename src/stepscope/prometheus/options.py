@@ -32,23 +32,25 @@ class Options:
 DEFAULT = Options()
 
 
-def checked_options(names: Any, base_units: Any, buckets: Any, user_metrics: Any) -> Options:
+def checked_options(
+    names: Any, base_units: Any, buckets: Any, user_metrics: Any, section: str = "exporters.prometheus"
+) -> Options:
     """The options with these values; raises ConfigError for a wrong one."""
     if names not in get_args(Names):
         known = ", ".join(get_args(Names))
-        raise ConfigError(f"exporters.prometheus.names is {names!r}; it must be one of {known}.")
+        raise ConfigError(f"{section}.names is {names!r}; it must be one of {known}.")
     if not isinstance(base_units, bool):
-        raise ConfigError(f"exporters.prometheus.base_units is {base_units!r}; it must be true or false.")
+        raise ConfigError(f"{section}.base_units is {base_units!r}; it must be true or false.")
     if not _are_buckets(buckets):
         raise ConfigError(
-            f"exporters.prometheus.buckets must be a list of 1 to {MAX_BUCKETS} growing numbers of seconds "
+            f"{section}.buckets must be a list of 1 to {MAX_BUCKETS} growing numbers of seconds "
             "above 0, such as [0.1, 1, 10]."
         )
     if not isinstance(user_metrics, list | tuple) or not all(isinstance(name, str) for name in user_metrics):
-        raise ConfigError("exporters.prometheus.user_metrics must be a list of keys, such as ['val/*'].")
+        raise ConfigError(f"{section}.user_metrics must be a list of keys, such as ['val/*'].")
     if user_metrics and names == "required":
         raise ConfigError(
-            "exporters.prometheus.user_metrics has no effect with names: required, because the metric "
+            f"{section}.user_metrics has no effect with names: required, because the metric "
             "stepscope_user_metric has a prefix. Set names to both or prefixed."
         )
     return Options(names, base_units, tuple(map(float, buckets)), tuple(user_metrics))
