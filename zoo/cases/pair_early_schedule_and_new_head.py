@@ -8,7 +8,7 @@ import stepscope
 
 model = classifier()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-model[4] = torch.nn.Linear(512, 10)
+model[4] = torch.nn.Linear(model[4].in_features, 10)
 schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
 with stepscope.TrainingMonitor(run="case") as monitor:
     monitor.watch(model, optimizer)

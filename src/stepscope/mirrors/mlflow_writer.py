@@ -41,7 +41,7 @@ class MlflowWriter(ToolWriter):
 
     def __init__(self, tracking_uri: str | None, experiment: str, existing: str) -> None:
         """`existing`: whether to `continue` a run of the same start, to `refuse` it, or to `duplicate` it."""
-        self._client = MlflowClient(tracking_uri)
+        self._client = _client(tracking_uri)
         self._experiment, self._existing = experiment, existing
         self._copies: dict[str, _Copy] = {}
 
@@ -154,6 +154,16 @@ def _innermost(error: BaseException) -> str:
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _client(tracking_uri: str | None) -> MlflowClient:
+    try:
+        return MlflowClient(tracking_uri)
+    except MlflowException as error:
+        raise Refused(
+            f"MLflow cannot use the tracking_uri {tracking_uri!r}. Use a folder, or an address such as "
+            "http://localhost:5000 or sqlite:///mlflow.db."
+        ) from error
 
 
 def _batches(rows: list[list[Any]]) -> Iterator[list[Metric]]:
