@@ -1,4 +1,4 @@
-"""The operation, the batch or the weights that a loss owes its NaN to are result in its graph."""
+"""The operation, the batch or the weights that a loss owes its NaN to are found in its graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch.nn import Conv2d, Embedding, Flatten, LayerNorm, Linear, Module, ReLU, Sequential
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.checkpoint import checkpoint
 
 import stepscope
@@ -85,6 +85,24 @@ def test_a_batch_with_nan_is_named_as_the_cause() -> None:
     convolution = Sequential(Conv2d(1, 2, 3), ReLU(), Flatten(), Linear(32, 2))
     result = origin(convolution, cross_entropy(convolution(pictures), TARGETS))
     assert result == Origin("batch", before="0")
+
+
+def test_targets_with_nan_are_a_bad_batch() -> None:
+    model = Sequential(Linear(4, 4), ReLU(), Linear(4, 1))
+    targets = torch.full((5, 1), float("nan"))
+    for loss in (mse_loss(model(INPUTS), targets), (model(INPUTS) * targets).mean()):
+        assert origin(model, loss) == Origin("batch", before="2")
+
+
+def test_an_operation_with_a_bad_number_is_named_and_not_the_one_before_it() -> None:
+    model = Sequential(Linear(4, 1))
+    result = origin(model, model(INPUTS).square().mean() * float("nan"))
+    assert result == Origin("operation", "mul", after="0")
+    weights = torch.tensor([1.0, float("nan")])
+    classes = Sequential(Linear(4, 2))
+    result = origin(classes, cross_entropy(classes(INPUTS), TARGETS + 1, weight=weights))
+    assert result is not None
+    assert result.cause == "operation"
 
 
 def test_a_layer_whose_weights_are_bad_is_named() -> None:

@@ -111,22 +111,23 @@ def origin_of(loss: Any, layers: dict[int, str]) -> Origin | None:
         place, given_by = _DOMAINS.get(_operation(node), ("", bool))
         for name, tensor in _saved(node):
             if not _is_finite(tensor):
-                return _origin(node, name, layers, nodes)
+                return _origin(node, name, tensor, layers, nodes)
             if name == place and bool(given_by(tensor).any()):
                 return _placed(node, layers, nodes)
     # All values that the graph holds are finite: what came after the last layer computed the first other one.
     return Origin("loss", after=_nearest(loss.grad_fn, layers, _before))
 
 
-def _origin(node: Any, name: str, layers: dict[int, str], nodes: list[Any]) -> Origin:
+def _origin(node: Any, name: str, tensor: Any, layers: dict[int, str], nodes: list[Any]) -> Origin:
     """Describes where the bad value came from that an operation has kept."""
     if name.startswith(_RESULTS) or not all(map(_is_finite, _parameters(node))):
         return _placed(node, layers, nodes)
-    producers = [before for before in _before(node) if _parameter(before) is None]
-    if not producers:
-        return Origin("batch", before=_nearest(node, layers, _before))
-    # With several, the value is known to come from one of them; the operation that received it is named.
-    return _placed(producers[0] if len(producers) == 1 else node, layers, nodes)
+    if tensor.grad_fn is not None:
+        return _placed(tensor.grad_fn, layers, nodes)
+    # Not computed from weights: inputs, targets and masks came with the batch, a single number did not.
+    if tensor.dim() == 0 or name == "weight":
+        return _placed(node, layers, nodes)
+    return Origin("batch", before=_nearest(node, layers, _before))
 
 
 def _placed(node: Any, layers: dict[int, str], nodes: list[Any]) -> Origin:
