@@ -87,6 +87,16 @@ def test_a_failed_run_is_explained_with_its_reason(fixed: Path) -> None:
     assert answer["next"]["tool"] == "read_logs"
 
 
+def test_following_the_next_calls_of_a_failed_run_leads_to_its_figures(fixed: Path) -> None:
+    tool, arguments, called = "explain_run", {"run": "failed"}, []
+    while tool not in called:
+        called.append(tool)
+        answer = answer_of(fixed, tool, **arguments)
+        tool, arguments = answer["next"]["tool"], answer["next"]["arguments"]
+    assert called[:3] == ["explain_run", "read_logs", "recommend_changes"]
+    assert "read_series" in called or "list_metrics" in called
+
+
 @pytest.mark.parametrize("name", ["trained", "failed"])
 def test_verdict_and_findings_are_those_of_the_command(name: str, fixed: Path) -> None:
     store = open_store(fixed)

@@ -37,6 +37,7 @@ RUNS = 8
 TRACEBACK_LINES = 8
 FAILURE_LINES = 4
 """How many lines of a traceback come before the changes to make."""
+FIX_FIRST = "No other problem was found: fix the failure first."
 NOT_CHECKED = 3
 """How many checks that could not run are named."""
 
@@ -152,14 +153,12 @@ class RunTools:
             "run": handle,
             "failure": None if failure is None else failure_entry(failure, FAILURE_LINES),
             "changes": changes,
-            "nothing_to_change": "" if changes or failure else verdict.headline,
+            "nothing_to_change": "" if changes else FIX_FIRST if failure else verdict.headline,
             **ranked.put_aside(),
             "helped_in_earlier_runs": [advice.sentence for advice in history.answer.helped],
         }
         call = NextCall("list_metrics", {"run": handle}, "Shows what was recorded.")
-        if failure is not None:
-            call = NextCall("read_logs", {"run": handle}, "Shows the last lines that the run printed.")
-        elif changes:
+        if changes:
             arguments = {"run": handle, "finding": changes[0]["finding"]}
             call = NextCall("explain_run", arguments, "Shows the evidence.")
         return Answer(body, call, detail, MORE_DETAIL)
