@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from stepscope.agent.ingest.export_queue import ExportCalls
 from stepscope.agent.ingest.feeds import Exporters, Feeds
 from stepscope.agent.run_settings import RunSettings
-from stepscope.errors import StepscopeError
 from stepscope.exporters.base import Feed, Table
 from stepscope.schema.run import Process
 from stepscope.schema.series import Source
@@ -98,8 +99,12 @@ def test_an_unknown_exporter_or_one_with_invalid_options_is_reported_and_left_ou
     with caplog.at_level(logging.WARNING):
         left_out = Exporters(lambda _: settings).for_run("run")
     assert left_out.keys() == {"telegraph", "metrics_files"}
-    with pytest.raises(StepscopeError, match="It is left out: There is no 'telegraph' in exporters"):
-        left_out["telegraph"].take(None)
+    calls = ExportCalls("telegraph", left_out["telegraph"])
+    calls.put(partial(calls.feed.take, rows("loss")), 1)
+    status = calls.status()
+    assert (status.state, status.exported, status.dropped) == ("failing", 0, 1)
+    assert status.error.startswith("It is left out: There is no 'telegraph' in exporters")
+    assert "is paused" not in caplog.text
     assert "There is no 'telegraph' in exporters; there are: " in caplog.text
     assert (
         "exporters.metrics_files has no option 'colour'; it has: directory, max_bytes, keep." in caplog.text

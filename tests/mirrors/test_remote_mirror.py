@@ -271,6 +271,25 @@ def test_a_clock_that_is_set_back_does_not_end_the_copy(tool: Tool) -> None:
     assert len([step for step in steps if step >= 1000]) >= 170
 
 
+def test_a_metric_with_the_name_of_an_axis_of_w_and_b_is_kept_beside_it(mirror: Wandb, tool: Tool) -> None:
+    mirror.take(rows({"step": [1000.0], "status": [3.0], "system/seconds": [7.0]}))
+    mirror.flush()
+    [values] = [values for request in tool.requests for *_, values in request["rows"]]
+    assert sorted(values.values()) == [3.0, 7.0, 1000.0]
+    assert values.keys().isdisjoint({"stepscope/step", "stepscope/status", "stepscope/system/seconds"})
+
+
+def test_values_that_the_program_does_not_get_do_not_count_as_passed_on(mirror: Wandb, tool: Tool) -> None:
+    mlflow = Mlflow()
+    mlflow._tool = tool
+    keys = {"cpu/temperature_celsius": [50.0], "cpu/utilization_ratio": [0.5]}
+    table = rows(keys, 0, rank=None, axis="seconds")
+    queue = ExportQueue("mlflow", mlflow)
+    queue.put(partial(mlflow.take, table), table.values.size)
+    queue.close(60)
+    assert (queue.status().exported, queue.status().waiting) == (1, 0)
+
+
 def test_mlflow_gets_no_histograms_and_w_and_b_does(mirror: Wandb, tool: Tool) -> None:
     mlflow = Mlflow()
     mlflow._tool = Tool()

@@ -49,6 +49,8 @@ CLEAN_UP_EVERY_S = 5.0
 
 MAX_DELIVERY_WAIT_S = 600.0
 """How long an agent stays after the last run to deliver notices; the next agent delivers the rest."""
+MAX_EXPORT_WAIT_S = 600.0
+"""How long it stays for exporters that are behind; afterwards `stepscope export` passes on the rest."""
 
 
 class Agent:
@@ -143,7 +145,9 @@ class Agent:
         self._report(self._ingest.blocked_reason)
         if self._ingest.live:
             self._busy_at = self._last_live_at = now
-        elif self._alerting.is_waiting and now - self._last_live_at < MAX_DELIVERY_WAIT_S:
+        elif (self._alerting.is_waiting and now - self._last_live_at < MAX_DELIVERY_WAIT_S) or (
+            self._feeds.is_exporting and now - self._last_live_at < MAX_EXPORT_WAIT_S
+        ):
             self._busy_at = now
         if now - self._synced_at >= self._agent_settings.sync_interval_s:
             self._ingest.sync()

@@ -98,6 +98,11 @@ class Feed(ABC):
         return 0
 
     @property
+    def skipped(self) -> int:
+        """How many values it has taken and does not pass on, such as those without a name elsewhere."""
+        return 0
+
+    @property
     def trouble(self) -> str:
         """Why something cannot be passed on at the moment although no call has failed; empty if all can."""
         return ""

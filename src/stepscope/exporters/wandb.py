@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.errors import ConfigError
-from stepscope.mirrors.metric_names import MetricNames, plain_name
+from stepscope.mirrors.metric_names import FORBIDDEN_BY_WANDB, MetricNames, plain_name
 from stepscope.mirrors.remote_mirror import Existing, RemoteMirror
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODES = ("online", "offline")
+PREFIX = "stepscope/"
+RESERVED = frozenset(PREFIX + name for name in ("step", "system/seconds", "left_out", "status", "reason"))
+"""What `mirrors/wandb_writer.py` itself writes: the two axes, and figures of the summary."""
 
 
 class Wandb(RemoteMirror):
@@ -40,6 +43,10 @@ class Wandb(RemoteMirror):
     ) -> None:
         if mode and mode not in MODES:
             raise ConfigError(f"exporters.wandb.mode is {mode!r}; it must be online or offline.")
+        if forbidden := FORBIDDEN_BY_WANDB.search(project):
+            raise ConfigError(
+                f"exporters.wandb.project is {project!r}; W&B allows no {forbidden[0]} in a project's name."
+            )
         options = {"project": project, "entity": entity, "mode": mode, "existing": _existing}
         super().__init__(
             {**options, "directory": str(_directory / Path(directory).expanduser())},
@@ -51,4 +58,4 @@ class Wandb(RemoteMirror):
 
 
 def _names(gpu_indexes: Mapping[str, int]) -> MetricNames:
-    return MetricNames(plain_name, gpu_indexes, prefix="stepscope/")
+    return MetricNames(plain_name, gpu_indexes, prefix=PREFIX, reserved=RESERVED)

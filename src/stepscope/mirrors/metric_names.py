@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from stepscope.schema.series import Source
 
 MAX_MLFLOW_NAME = 250
+FORBIDDEN_BY_WANDB = re.compile(r"[/\\#?%:]")
+"""What W&B allows in no name of a project."""
 _FORBIDDEN_BY_MLFLOW = re.compile(r"[^/\w.\- :]")
 
 MLFLOW_HOST_NAMES = {
@@ -100,11 +102,13 @@ class MetricNames:
         gpu_indexes: Mapping[str, int],
         accepted: Callable[[str], str] = accepted_by_any,
         prefix: str = "",
+        reserved: Collection[str] = (),
     ) -> None:
+        """Names that are `reserved` belong to the exporter itself: a metric of that name gets a suffix."""
         self._prefix = prefix
         self._name_of, self._gpu_indexes, self._accepted = name_of, gpu_indexes, accepted
         self._names: dict[tuple[object, ...], MetricName | None] = {}
-        self._taken: set[str] = set()
+        self._taken = set(reserved)
         self._host: str | None = None
 
     def of(self, source: Source, key: str) -> MetricName | None:

@@ -84,7 +84,7 @@ class RemoteMirror(Feed):
         self._starts = RunStarts()
         self._copies: dict[tuple[str, str], _Copy] = {}
         self._flushed_at = time.monotonic()
-        self._refused = 0
+        self._refused = self._skipped = 0
 
     def begin(self, process: Process) -> None:
         """Notes the process; the program gets its description with the next rows."""
@@ -103,8 +103,10 @@ class RemoteMirror(Feed):
         self._flush_if_due()
         copy = self._copy_of(self._starts.of(table.source.run_id, table.source.segment))
         rows = copy.rows.of(table)
+        count = sum(len(row.values) for row in rows)
         copy.pending.extend(rows)
-        copy.values += sum(len(row.values) for row in rows)
+        copy.values += count
+        self._skipped += table.values.size - count
         if copy.rows.left_out and not copy.is_reported:
             copy.is_reported = True
             self._report_left_out(copy.rows.start)
@@ -119,6 +121,7 @@ class RemoteMirror(Feed):
     def take_array(self, array: RecordedArray) -> None:
         """Collects a histogram, where the program has histograms."""
         if not self.takes_histograms:
+            self._skipped += array.values.size
             return
         self._flush_if_due()
         copy = self._copy_of(self._starts.of(array.run_id, array.segment))
@@ -131,6 +134,7 @@ class RemoteMirror(Feed):
                 {"name": name, "step": step, "time_s": time_s, "limits": limits, "counts": counts}
             )
             copy.values += len(counts)
+        self._skipped += array.values.size - (0 if buckets is None else len(counts))
 
     def finish(self, run_id: str, segment: str, rank: int) -> None:
         """Passes on what is collected, and the status once all ranks have ended."""
@@ -168,6 +172,11 @@ class RemoteMirror(Feed):
     def dropped(self) -> int:
         """How many values the program has refused."""
         return self._refused
+
+    @property
+    def skipped(self) -> int:
+        """How many values the program does not get: it has no name for them, or there were too many."""
+        return self._skipped
 
     @property
     def addresses(self) -> list[str]:

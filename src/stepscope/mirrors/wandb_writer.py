@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import wandb
 
+from stepscope.mirrors.metric_names import FORBIDDEN_BY_WANDB
 from stepscope.mirrors.tool_worker import OutOfOrder, Refused, ToolWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_ID = 128
+MAX_ID = MAX_PROJECT = 128
 INIT_TIMEOUT_S = 30.0
+SERVER = "https://api.wandb.ai"
+
+
+class NotAnswered(OutOfOrder, ConnectionError):
+    """The server of W&B did not answer."""
 
 
 @dataclass
@@ -95,6 +101,12 @@ class WandbWriter(ToolWriter):
             run = self._init(start, run_id if known is None else known.run.id, is_new=known is None)
         except Exception as error:
             # W&B keeps the id of a run that could not be started, and would refuse it the next time.
+            if isinstance(error, wandb.errors.CommError):
+                server = os.environ.get("WANDB_BASE_URL", SERVER)
+                raise NotAnswered(
+                    f"W&B at {server} cannot be reached: {error}. Check the address and the network, or set "
+                    "mode: offline and run `wandb sync` later."
+                ) from error
             raise OutOfOrder(str(error) or repr(error)) from error
         # With steps of its own, the steps of other metrics of the run are never disturbed.
         run.define_metric("stepscope/step", hidden=True)
@@ -118,7 +130,9 @@ class WandbWriter(ToolWriter):
 
     def _init(self, start: Mapping[str, Any], run_id: str, *, is_new: bool) -> Any:
         return wandb.init(
-            project=self._project or start["project"] or "stepscope",
+            project=self._project
+            or FORBIDDEN_BY_WANDB.sub("_", start["project"])[:MAX_PROJECT]
+            or "stepscope",
             entity=self._entity or None,
             mode=self._mode or None,
             dir=str(self._directory),

@@ -86,7 +86,12 @@ class ExportCalls:
 
     def status(self) -> ExporterStatus:
         """How the exporter is doing."""
-        return _with_trouble(self._status, self.feed.trouble)
+        return _with_own_counts(self._status, self.feed, self.feed.trouble)
+
+    @property
+    def is_behind(self) -> bool:
+        """False: such an exporter has passed on everything when a call returns."""
+        return False
 
     def begin_close(self) -> None:
         """Does nothing: closing such an exporter does not take long."""
@@ -130,20 +135,19 @@ class ExportQueue:
             self._changed.notify()
 
     def status(self) -> ExporterStatus:
-        """How the exporter is doing; what it holds or has given up itself was not passed on."""
+        """How the exporter is doing."""
         if self._given_up is not None:
             return self._given_up
-        held, dropped, called_at = self.feed.held, self.feed.dropped, self._called_at
-        trouble = self.feed.trouble
+        trouble, called_at = self.feed.trouble, self._called_at
         if not trouble and called_at is not None and self._now() - called_at > SLOW_S:
             trouble = f"It has not answered for more than {SLOW_S:g} s."
-        status = _with_trouble(self._status, trouble)
-        return replace(
-            status,
-            exported=max(status.exported - held - dropped, 0),
-            dropped=status.dropped + dropped,
-            waiting=status.waiting + held,
-        )
+        return _with_own_counts(self._status, self.feed, trouble)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits that the exporter is passing on; not while it fails."""
+        has_work = bool(self._waiting) or self._called_at is not None
+        return has_work and self.status().state == "working"
 
     def begin_close(self) -> None:
         """Ends the thread once the queue is empty, or at the next failure; does not wait for it."""
@@ -239,12 +243,20 @@ def _close(feed: Feed, name: str) -> None:
         log.warning("The exporter %s could not be completed: %s", name, error)
 
 
-def _with_trouble(status: ExporterStatus, trouble: str) -> ExporterStatus:
-    """How an exporter is doing; what is in its way is kept as the reason of its last failure."""
-    if not trouble:
-        return status
-    status.error, status.failed_at = trouble, time.time()
-    return replace(status, state="failing")
+def _with_own_counts(status: ExporterStatus, feed: Feed, trouble: str) -> ExporterStatus:
+    """Counts apart what an exporter has taken and not passed on; trouble is kept as its last failure."""
+    if trouble:
+        status.error, status.failed_at = trouble, time.time()
+    held, dropped = feed.held, feed.dropped
+    exported = max(status.exported - held - dropped - feed.skipped, 0)
+    return replace(
+        status,
+        state="failing" if trouble else status.state,
+        exported=exported,
+        dropped=status.dropped + dropped,
+        waiting=status.waiting + held,
+        exported_at=status.exported_at if exported else None,
+    )
 
 
 def _record_failure(status: ExporterStatus, error: Exception) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stepscope import plugins
 from stepscope.agent.ingest.export_queue import ExportCalls, ExportQueue
-from stepscope.errors import StepscopeError
+from stepscope.agent.ingest.row_order import in_logged_order
 from stepscope.exporters.base import Feed, RecordedArray
 from stepscope.schema.run import Process
 
@@ -121,7 +121,7 @@ class Feeds:
         for process in processes:
             self._track_run(process)
             self._begin(process)
-        for table in tables:
+        for table in in_logged_order(table for table in tables if self._calls_for(table.source.run_id)):
             for calls in self._calls_for(table.source.run_id):
                 calls.put(partial(calls.feed.take, table), table.values.size)
         for array in arrays:
@@ -190,7 +190,8 @@ class Feeds:
     def _close_ended(self) -> None:
         for run_id, ended_at in list(self._ended_at.items()):
             # Machine readings of the last seconds arrive after the end of the run.
-            if self._now() - ended_at >= CLOSE_AFTER_S:
+            is_over = self._now() - ended_at >= CLOSE_AFTER_S
+            if is_over and not any(calls.is_behind for calls in self._calls_for(run_id)):
                 del self._ended_at[run_id]
                 self._live_processes.pop(run_id, None)
                 self._begun = {key: process for key, process in self._begun.items() if key[0] != run_id}
@@ -242,6 +243,11 @@ class Feeds:
             if run_id in newest
         ]
 
+    @property
+    def is_exporting(self) -> bool:
+        """Whether a remote exporter is still passing on what was stored."""
+        return any(calls.is_behind for calls in self._calls.values())
+
     def close(self) -> None:
         """Closes all exporters, and waits a while for those that are behind."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
@@ -260,11 +266,21 @@ class LeftOut(Feed):
     """In the place of an exporter that cannot be made, so that its run has a status that says why."""
 
     def __init__(self, reason: str) -> None:
-        self._reason = reason
+        self._reason, self._dropped = reason, 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be made."""
+        return self._reason
+
+    @property
+    def dropped(self) -> int:
+        """All values that it was given."""
+        return self._dropped
 
     def take(self, table: Table) -> None:
-        """Refuses rows."""
-        raise StepscopeError(self._reason)
+        """Drops rows."""
+        self._dropped += table.values.size
 
     def close(self) -> None:
         """Does nothing."""
