@@ -89,12 +89,12 @@ def test_a_failed_run_is_explained_with_its_reason(fixed: Path) -> None:
 
 def test_following_the_next_calls_of_a_failed_run_leads_to_its_figures(fixed: Path) -> None:
     tool, arguments, called = "explain_run", {"run": "failed"}, []
-    while tool not in called:
+    while tool not in {"read_series", "list_metrics"} and len(called) < 6:
         called.append(tool)
         answer = answer_of(fixed, tool, **arguments)
         tool, arguments = answer["next"]["tool"], answer["next"]["arguments"]
     assert called[:3] == ["explain_run", "read_logs", "recommend_changes"]
-    assert "read_series" in called or "list_metrics" in called
+    assert tool in {"read_series", "list_metrics"}
 
 
 @pytest.mark.parametrize("name", ["trained", "failed"])

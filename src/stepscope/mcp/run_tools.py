@@ -37,7 +37,7 @@ RUNS = 8
 TRACEBACK_LINES = 8
 FAILURE_LINES = 4
 """How many lines of a traceback come before the changes to make."""
-FIX_FIRST = "No other problem was found: fix the failure first."
+FIX_FIRST = "No other problem is known. Fix the failure first."
 NOT_CHECKED = 3
 """How many checks that could not run are named."""
 
