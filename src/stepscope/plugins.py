@@ -86,10 +86,18 @@ def check_options(folder: str, name: str, kind: type, options: Mapping[str, obje
             continue  # counts as not given
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
             # Without the value: a misplaced value may be a secret.
-            raise StepscopeError(f"{folder}.{name}.{option} must be {words}.")
+            raise StepscopeError(f"{folder}.{name}.{option} is {_type_of(value)}; it must be {words}.")
     for option, about in known.items():
         if about.default is inspect.Parameter.empty and option not in options:
             raise StepscopeError(f"{folder}.{name} needs the option {option!r}.")
+
+
+def _type_of(value: object) -> str:
+    """The type of a value in the words of settings."""
+    if isinstance(value, bool):
+        return "true or false"
+    words = {str: "text", int: "a number", float: "a number", list: "a list", dict: "a section"}
+    return words.get(type(value), type(value).__name__)
 
 
 def _own_modules(folder: str) -> dict[str, str]:

@@ -194,8 +194,17 @@ def test_any_name_of_a_run_is_a_label_that_can_be_read_back(name: str) -> None:
     state.take(rows({"loss": [1.0]}))
     for accept in ("", OPENMETRICS):
         [labels] = samples_of(text_of(state, accept))["training_loss"]
-        expected = (name or "_")[:200].encode("utf-8", "replace").decode()
-        assert dict(labels)["run"] == expected
+        shown = dict(labels)["run"]
+        expected = (name or "_").encode("utf-8", "replace").decode()
+        assert shown == expected if len(name) <= 200 else shown.startswith("x" * 191 + "_")
+
+
+def test_long_names_that_differ_at_their_end_are_two_series() -> None:
+    state = LiveState(now=lambda: NOW_S)
+    state.add_run(RUN, Options(user_metrics=("*",)))
+    state.begin(process())
+    state.take(rows({f"{'y' * 250}a": [1.0], f"{'y' * 250}b": [2.0]}))
+    assert sorted(samples_of(text_of(state))["stepscope_user_metric"].values()) == [1.0, 2.0]
 
 
 def test_runs_are_served_for_ten_minutes_after_their_end() -> None:
@@ -227,6 +236,20 @@ def test_runs_that_nobody_scrapes_are_forgotten_after_their_end() -> None:
         ended = {"status": "finished", "ended_ns": int((NOW_S - 700) * NS)}
         state.begin(process(run_id=f"r{number}", name=f"r{number}", **ended))
     assert len(state.run_ids()) <= 2 * MAX_RUNS
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_number_of_steps_is_the_same_where_the_first_one_is_number_one(first: int) -> None:
+    state = LiveState(now=lambda: NOW_S)
+    state.begin(process())
+    state.take(rows({"step_seconds": [0.1] * 5}, step=first))
+    text = text_of(state)
+    assert value_of(text, "training_steps_total") == 5.0
+    assert value_of(text, "stepscope_training_progress_ratio") == 0.05
+    state.begin(process(segment="s2", started_ns=int(NOW_S * NS), pid=7))
+    later = rows({"step_seconds": [0.1]}, step=first + 5)
+    state.take(replace(later, source=replace(later.source, segment="s2")))
+    assert value_of(text_of(state), "training_steps_total") == 6.0
 
 
 def test_a_resumed_run_continues_its_counter_and_drops_ranks_that_are_gone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import MissingExtra
@@ -111,8 +112,15 @@ class Samples:
 
 
 def label_text(value: object) -> str:
-    """A label's value as text that can be encoded; a surrogate without a pair is replaced."""
-    return str(value)[:MAX_LABEL].encode("utf-8", "replace").decode()
+    """A label's value as text that can be encoded; a surrogate without a pair is replaced.
+
+    Of a long text the end is replaced by its checksum, so that two of them stay two series.
+    """
+    text = str(value)
+    encoded = text.encode("utf-8", "replace")
+    if len(text) > MAX_LABEL:
+        return f"{encoded.decode()[: MAX_LABEL - 9]}_{zlib.crc32(encoded):08x}"
+    return encoded.decode()
 
 
 def _metric(family: Family, values: Mapping[tuple[str, ...], Any]) -> Any:
@@ -195,6 +203,7 @@ def _add_run(samples: Samples, run: RunState, state: LiveState) -> None:
     steps = [rank.last.step for rank in run.ranks.values() if rank.last.step is not None]
     for number, rank in run.ranks.items():
         rank_labels = (*labels, str(number))
+        samples.add(families.STEPS, rank_labels, run.steps_done(rank), options)
         _add_rank(samples, rank_labels, rank, options, _gpu_of(rank, state))
         if rank.last.step is not None and run.ended_ns is None:
             # Of an ended run it would look like a run that does not go on.
@@ -223,9 +232,9 @@ def _add_run_facts(samples: Samples, run: RunState, options: list[Options]) -> N
 
 def _add_progress(samples: Samples, run: RunState, rank: RankState, options: list[Options]) -> None:
     total = run.total_steps
-    if total is None or rank.last.step is None:
+    labels, done = (run.project, run.name), run.steps_done(rank)
+    if total is None or done is None:
         return
-    labels, done = (run.project, run.name), rank.last.step + 1
     samples.add(families.PROGRESS, labels, min(done / total, 1.0), options)
     speed = rank.steps_per_second()
     if speed and run.ended_ns is None:
@@ -241,8 +250,6 @@ def _add_rank(
     for key, family in families.RANK_GAUGES.items():
         own_labels = (*labels, gpu) if "gpu" in family.labels else labels
         samples.add(family, own_labels, rank.figures.get(key), options)
-    if rank.last.step is not None:
-        samples.add(families.STEPS, labels, rank.last.step + 1, options)
     for phase, seconds in rank.phase_seconds.items():
         samples.add(families.PHASE_SECONDS, (*labels, phase), seconds, options)
     samples.add(families.SAMPLES, labels, rank.samples, options)

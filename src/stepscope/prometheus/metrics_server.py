@@ -252,8 +252,8 @@ def token_for(host: str, token_file: Path | None) -> str | None:
     if token_file is None:
         if not _is_loopback(host):
             raise ConfigError(
-                f"exporters.prometheus.host is {host}, which other machines can reach; they need a token. "
-                "Set exporters.prometheus.token_file to a file with one line."
+                f"exporters.prometheus.host is {host!r}, which is not a loopback address such as {HOST}: "
+                "other machines need a token. Set exporters.prometheus.token_file to a file with one line."
             )
         return None
     try:

@@ -74,6 +74,8 @@ class LastStep:
 
     step: int | None = None
     time_ns: int = 0
+    first: int | None = None
+    """The number of the first step."""
     _has_steps: bool = False
     """Whether it has step times or losses: other rows may have numbers of their own, such as epochs."""
     _timed_step: int | None = None
@@ -89,6 +91,8 @@ class LastStep:
         self._has_steps |= is_step
         if not is_first and (is_step != self._has_steps or time_ns < self.time_ns):
             return False
+        if is_first:
+            self.first = int(table.steps[0])
         if is_timed:
             self._compare_numbers(step)
         elif not is_first and not self._is_ahead(step):
@@ -236,6 +240,10 @@ class RunState:
     """Notices by channel and result, as far as they were counted."""
     sent_since_ns: int | None = None
     """Notices are counted that were delivered from this time on."""
+    first_step: int | None = None
+    """The number of its very first step: 1 with Transformers. None if only a later start is known."""
+    is_resumed: bool = False
+    """Whether it had a start before this one."""
     _is_user_metric: dict[str, bool] = field(default_factory=dict)
     _user_metric_count: int = 0
 
@@ -248,6 +256,7 @@ class RunState:
         if process.segment != self.segment:
             if process.started_ns < self.segment_ns:
                 return  # of an earlier start, which may still be live
+            self.is_resumed = bool(self.segment)
             self.segment, self.segment_ns = process.segment, process.started_ns
             self.processes, self.ranks = {}, {}
         self.processes[process.segment, process.rank, process.pid] = process
@@ -270,6 +279,12 @@ class RunState:
         elif not source.device:  # not a loader worker
             self._find_user_metrics(table)
             rank.take(table, self._is_user_metric, is_counted=is_counted)
+            if self.first_step is None and not self.is_resumed:
+                self.first_step = rank.last.first
+
+    def steps_done(self, rank: RankState) -> int | None:
+        """How many steps a rank has done, by the number of its last one; None before the first."""
+        return None if rank.last.step is None else rank.last.step + (self.first_step != 1)
 
     def take_exporter(self, table: Table) -> None:
         """Takes how an exporter of the run is doing."""
