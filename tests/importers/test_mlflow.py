@@ -138,3 +138,18 @@ def test_a_description_that_is_not_plain_yaml_is_refused(text, tmp_path, importe
     (run / "meta.yaml").write_text(text)
     with pytest.raises(SourceError, match=r"meta\.yaml is damaged"):
         imported(tmp_path, "mlflow")
+
+
+def test_parameters_that_are_cut_are_named(tmp_path, imported):
+    run = tmp_path / "mlruns" / "0" / "abc"
+    for folder in ("metrics", "params"):
+        (run / folder).mkdir(parents=True)
+    (run / "meta.yaml").write_text("run_id: abc\nstart_time: 1700000000000\nstatus: 3\n")
+    (run / "params" / "prompt").write_text("x" * 5000)
+    (run / "params" / "lr").write_text("0.1")
+    [imported_run] = imported(tmp_path / "mlruns")
+    assert imported_run.params["lr"] == 0.1
+    [event] = imported_run.own_events("imported")
+    assert event.fields["remarks"] == [
+        "only the first 1,000 characters of parameters were kept: prompt (5,000)"
+    ]

@@ -38,7 +38,7 @@ def test_a_csv_file_has_a_row_for_each_step(written, imported):
     assert loss.times_ns.tolist() == [
         1_700_000_000_500_000_000,
         1_700_000_001_500_000_000,
-        1_700_000_001_500_000_000,
+        1_700_000_001_500_000_001,  # that of the row before, and after it
     ]
     assert [info.key for info in run.keys()] == ["loss"]
 
@@ -103,7 +103,7 @@ def test_json_lines_have_numbers_texts_and_nested_values(written, imported):
     assert loss.times_ns.tolist() == [
         1_700_000_000_250_000_000,
         1_700_000_001_250_000_000,
-        1_700_000_001_250_000_000,
+        1_700_000_001_250_000_001,  # that of the row before, and after it
     ]
     assert run.series("nested.a").values.tolist() == [1.0]
     assert run.series("flag").values.tolist() == [1.0]
@@ -261,7 +261,7 @@ def test_what_export_writes_can_be_imported_again(ending, folder, tmp_path, impo
         ("x.csv", "a,a\n1,2\n", "two columns named 'a'"),
         ("x.csv", "0,1.5\n1,0.5\n", "only numbers in its first line"),
         ("x.csv", "1\n2\n", "only numbers in its first line"),
-        ("x.csv", b"a\0,\0b\0\n\0", "has zero bytes"),
+        ("x.csv", b"a\0,\0b\0\n\0", "byte 1 is a zero byte"),
         ("x.csv", b"\xff\xfea", "is not UTF-16"),
         ("x.csv", 'a\n"1\n2\n', "a quoted cell that is not closed"),
         ("x.csv", ",".join(f"c{n}" for n in range(1_000_000)) + "\n", "1,000,000 columns"),
@@ -314,6 +314,15 @@ def test_nested_values_that_are_too_deep_are_no_metrics(written, imported):
     assert [info.key for info in run.keys()] == ["loss"]
 
 
+@pytest.mark.parametrize("times", ["", "time"])
+def test_rows_of_one_time_keep_their_order_where_columns_are_sparse(times, written, imported):
+    rows = [f"{step % 70},{1 / (step + 1)},{1 if step % 10 == 0 else ''},1700000000" for step in range(100)]
+    [run] = imported(written("x.csv", "\n".join([f"step,loss,val_loss,{times}", *rows]) + "\n"))
+    assert run.series("loss").values.tolist() == [1 / (step + 1) for step in range(100)]
+    assert run.series("loss").steps.tolist() == [step % 70 for step in range(100)]
+    assert len(run.series("val_loss")) == 10
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -340,3 +349,111 @@ def test_memory_does_not_grow_with_the_file(written, imported):
         tracemalloc.stop()
     assert len(run.series("loss")) == 20_000
     assert peak < 40 << 20
+
+
+SHORT = "step,loss\n0,0.123456789\n1,0.987654321\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SHORT}2,",
+        f"{SHORT}2,-",
+        f"{SHORT}2,1.2e",
+        f"{SHORT}2,0.",
+        f"{SHORT}2,0.12",
+        "step;loss\n0;0,123456\n1;0,1",
+    ],
+)
+def test_a_last_value_that_is_evidently_cut_off_is_left_out(text, written, imported):
+    [run] = imported(written("live.csv", text))
+    assert run.series("loss").steps.tolist() == list(range(text.count("\n") - 1))
+    assert (run.status, run.reason) == ("crashed", "the file ends within a line")
+    assert "the last line is cut off and was left out" in remarks_of(run)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("step,loss\n0,1.5\n1,1.2", "1.2"),
+        ("step,loss\n0,1.2", "1.2"),
+        (f"{SHORT}2,0.0", "0.0"),
+        (f"{SHORT}2,nan", "nan"),
+        (f"{SHORT}2,0.98765", "0.98765"),
+        ("step,loss,note\n0,1,\n1,2,", ""),
+        ("step,loss,note\n0,1,start\n1,2,e", "e"),
+    ],
+    ids=["digits", "one row", "zero", "nan", "half", "empty", "text"],
+)
+def test_a_file_without_a_last_line_break_is_kept_whole_with_a_remark(text, cell, written, imported):
+    [run] = imported(written("made.csv", text))
+    assert len(run.series("loss")) == text.count("\n")
+    assert run.status == "finished"
+    remark = f"the file does not end with a line break, so its last value, {cell!r}, may be incomplete"
+    assert remark in remarks_of(run)
+
+
+def test_a_time_that_is_cut_off_at_the_end_is_left_out_with_its_line(written, imported):
+    [run] = imported(written("x.csv", "loss,time\n1,2026-01-01T00:00:00\n2,2026-0"))
+    assert (run.series("loss").values.tolist(), run.status) == ([1.0], "crashed")
+
+
+def test_a_step_that_is_no_number_is_damage_also_in_an_open_line(written, imported):
+    with pytest.raises(SourceError, match="line 3: the step 'half'"):
+        imported(written("x.csv", "step,loss\n0,1\nhalf,2"))
+
+
+def exported_machine(written, ending, sources):
+    """A file as `stepscope export --machine` writes it, with a row for each rank, host and device."""
+    start = {"run": "healthy", "segment": "s", "step": 0, "time": "2026-01-01T00:00:00Z"}
+    records = [
+        {**dict.fromkeys(WIDE_LABELS), **start, "time_seconds": 1767225600.0 + place}
+        | {"rank": rank, "host": host, "device": device, "value of": place}
+        for place, (rank, host, device) in enumerate(sources)
+    ]
+    if ending == "jsonl":
+        return written("x.jsonl", "".join(f"{json.dumps(record)}\n" for record in records))
+    cells = [["" if value is None else str(value) for value in record.values()] for record in records]
+    return written("x.csv", "".join(",".join(row) + "\n" for row in [[*records[0]], *cells]))
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        (
+            [(0, "h", ""), (None, "h", ""), (None, "h", "eth0"), (None, "h", "/"), (None, "h", "/data")],
+            ["rank0", "machine", "machine/eth0", "machine/root", "machine/data"],
+        ),
+        ([(None, "h", ""), (None, "h", "eth0")], ["machine", "machine/eth0"]),
+        (
+            [(0, "a", ""), (1, "b", ""), (None, "a", ""), (None, "b", "")],
+            ["rank0/a", "rank1/b", "machine/a", "machine/b"],
+        ),
+    ],
+    ids=["devices", "no ranks", "hosts"],
+)
+def test_rows_of_a_machine_get_its_name_and_that_of_the_device(ending, sources, names, written, imported):
+    runs = {run.name: run for run in imported(exported_machine(written, ending, sources))}
+    assert {name: run.series("value of").values.tolist() for name, run in runs.items()} == {
+        f"healthy/{name}": [place] for place, name in enumerate(names)
+    }
+
+
+def test_devices_of_one_name_become_two_runs(written, imported):
+    sources = [(None, "h", "/"), (None, "h", "/root"), (None, "h", "")]
+    names = [run.name for run in imported(exported_machine(written, "csv", sources))]
+    assert names == ["healthy/machine/root", "healthy/machine/root-2", "healthy/machine"]
+
+
+def test_a_key_with_a_zero_byte_is_refused_in_csv_and_comes_back_from_json_lines(
+    folder, tmp_path, imported, without_agent
+):
+    with TrainingMonitor(run="train", directory=folder) as monitor:
+        monitor.log({"a\0b": 1.0, "loss": 2.0}, step=0)
+    for ending in ("csv", "jsonl"):
+        main(["export", "train", "--store", str(folder), "--output", str(tmp_path / f"x.{ending}")])
+    with pytest.raises(SourceError, match=r"is a zero byte\. .*export it again with --format jsonl"):
+        imported(tmp_path / "x.csv")
+    [run] = imported(tmp_path / "x.jsonl")
+    assert run.series("a\0b").values.tolist() == [1.0]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from stepscope.errors import SourceError
+from stepscope.run_import.run_import import RunImport
+from stepscope.run_import.source_runs import Request
 from stepscope.source_files.record_file import masked_checksum
 
 VALUES = [0.5, math.nan, math.inf, -math.inf, -0.0, 1e-30, 3e38]
@@ -183,3 +185,40 @@ def test_a_file_made_long_after_its_first_values_starts_with_these(tmp_path, imp
     event_file(tmp_path, record(made), record(event(1.0)), record(event(2.0, 1, START + 2)))
     [run] = imported(tmp_path)
     assert run.segments[0].started_ns == int(START * 4) * 10**9 // 4
+
+
+def of_a_summary(tag: bytes, field: int, content: bytes) -> bytes:
+    """An event with a value of a tag: an image, a sound or a tensor."""
+    value = b"\x0a" + bytes([len(tag)]) + tag + bytes([field << 3 | 2, len(content)]) + content
+    return b"\x09" + struct.pack("<d", START) + b"\x2a" + bytes([len(value) + 2, 0x0A, len(value)]) + value
+
+
+IMAGE, AUDIO, TENSOR = 4, 6, 8
+MEDIA = [record(of_a_summary(b"img", IMAGE, b"")), record(of_a_summary(b"img", IMAGE, b""))]
+MEDIA += [record(of_a_summary(b"sound", AUDIO, b"")), record(of_a_summary(b"curve", TENSOR, b"\x08\x01"))]
+LEFT_OUT = "left out pictures, tables and other media: img (2), sound (1), curve (1)"
+
+
+def test_media_are_left_out_and_named(tmp_path, imported):
+    event_file(tmp_path, record(event(1.0)), *MEDIA, record(bytes(5 << 20)))
+    [run] = imported(tmp_path)
+    assert [info.key for info in run.keys()] == ["loss"]
+    [imported_event] = run.own_events("imported")
+    assert f"{LEFT_OUT}, records of more than 4 MiB (1)" in imported_event.fields["remarks"]
+
+
+def test_the_media_of_tensorboards_own_writer_are_named(tmp_path, imported):
+    tensorboard = pytest.importorskip("tensorboardX")
+    with tensorboard.SummaryWriter(str(tmp_path)) as writer:
+        writer.add_scalar("loss", 1.0, 0)
+        writer.add_image("img", np.zeros((3, 4, 4)), 0)
+        writer.add_pr_curve("curve", np.array([0, 1]), np.array([0.2, 0.7]), 0)
+    [run] = imported(tmp_path)
+    [imported_event] = run.own_events("imported")
+    assert "left out pictures, tables and other media: img (1), curve (1)" in imported_event.fields["remarks"]
+
+
+def test_a_folder_with_nothing_but_media_says_what_was_left_out(tmp_path, folder):
+    event_file(tmp_path, *MEDIA)
+    [run] = RunImport(folder, pytest.fail).run(Request(str(tmp_path)))
+    assert (run.outcome, run.reason) == ("empty", LEFT_OUT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 import subprocess
@@ -52,8 +53,9 @@ def test_the_metrics_are_the_same_point_for_point(project, imported):
     ]
 
 
-def test_name_project_and_configuration_are_kept(project, imported):
-    [run] = imported(project)
+@pytest.mark.parametrize("place", ["{}", "sqlite:///{}"])
+def test_name_project_and_configuration_are_kept(place, project, imported):
+    [run] = imported(place.format(project))
     assert (run.name, run.project) == ("run-1", "mnist")
     assert run.params == {"lr": 0.1, "layers": [1, 2]}
     assert run.series("nested.a").steps.tolist() == [70]
@@ -134,3 +136,38 @@ def test_a_cut_off_database_is_refused(project, tmp_path, imported):
     path.write_bytes(project.read_bytes()[: project.stat().st_size // 3])
     with pytest.raises(SourceError, match=r"mnist\.db"):
         imported(path, "trackio")
+
+
+def test_media_are_left_out_and_named_and_other_runs_come_through(tmp_path, imported):
+    rows = {
+        ("a", 0): {
+            "loss": 1.0,
+            "img": {"_type": "trackio.image", "file_path": "0/x.png", "caption": None},
+            "table": {"_type": "trackio.table", "_value": [{"x": 1}]},
+            "val": {"note": {"_type": "trackio.markdown", "_value": "# hi"}},
+        },
+        ("a", 1): {"loss": 0.5, "img": {"_type": "trackio.image"}},
+        ("b", 0): {"loss": 3.0},
+    }
+    inserts = [
+        f"INSERT INTO metrics VALUES ({place}, '{run}', '{run}', '2026-01-01', {step}, '{values}')"
+        for place, ((run, step), values) in enumerate((at, json.dumps(row)) for at, row in rows.items())
+    ]
+    path = forged(tmp_path / "x.db", f"CREATE TABLE metrics ({COLUMNS})", *inserts)
+    runs = {run.name: run for run in imported(path)}
+    assert {name: run.series("loss").values.tolist() for name, run in runs.items()} == {
+        "a": [1.0, 0.5],
+        "b": [3.0],
+    }
+    [event] = runs["a"].own_events("imported")
+    assert (
+        "left out pictures, tables and other media: img (2), table (1), val.note (1)"
+        in event.fields["remarks"]
+    )
+
+
+def test_a_damaged_database_beside_others_is_not_passed_over(project, tmp_path, imported):
+    (tmp_path / "good.db").write_bytes(project.read_bytes())
+    (tmp_path / "bad.db").write_bytes(project.read_bytes()[: project.stat().st_size // 2])
+    with pytest.raises(SourceError, match=r"bad\.db is a damaged SQLite database"):
+        imported(tmp_path)

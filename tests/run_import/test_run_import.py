@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
+import shlex
+import shutil
+import sqlite3
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from stepscope import TrainingMonitor, open_store
 from stepscope.errors import SourceError
+from stepscope.importers.base import Params, SourceRun
 from stepscope.importers.wandb import MAGIC
 from stepscope.run_import.known_runs import KnownRun
 from stepscope.run_import.run_import import RunImport
@@ -184,11 +192,115 @@ def test_an_empty_source_is_not_the_working_folder(place, folder, tmp_path):
         import_into(folder, place)
 
 
-@pytest.mark.parametrize("name", ["x.json", "x.parquet"])
-def test_a_format_of_export_that_cannot_be_imported_names_those_that_can(name, folder, tmp_path):
-    (tmp_path / name).write_bytes(b"[]")
+def test_a_format_of_export_that_cannot_be_imported_names_those_that_can(folder, tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"[]")
     with pytest.raises(SourceError, match="CSV and JSON lines can"):
-        import_into(folder, tmp_path / name)
+        import_into(folder, tmp_path / "x.parquet")
+
+
+def test_a_json_document_is_refused_with_what_is_expected(folder, tmp_path):
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(SourceError, match=r"x\.json is a JSON document, expected JSON lines: .*--kind jsonl"):
+        import_into(folder, tmp_path / "x.json")
+
+
+def test_the_command_for_the_log_of_a_hugging_face_trainer_makes_lines_that_can_be_imported(folder, tmp_path):
+    path = tmp_path / "check point" / "trainer_state.json"
+    path.parent.mkdir()
+    log = [{"step": 10, "epoch": 0.5, "loss": 2.5}, {"step": 20, "epoch": 1.0, "loss": math.nan}]
+    path.write_text(json.dumps({"best_metric": None, "log_history": log}, indent=2))
+    with pytest.raises(SourceError, match="is a JSON document") as raised:
+        import_into(folder, path)
+    command = str(raised.value).partition(" with: ")[2].replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    import_into(folder, tmp_path / "trainer_state.jsonl")
+    loss = open_store(folder).run("trainer_state").series("loss")
+    assert (loss.steps.tolist(), loss.values[0], math.isnan(loss.values[1])) == ([10, 20], 2.5, True)
+
+
+def database(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("".join(f"CREATE TABLE t{n} (a, '{'b' * 500}');" for n in range(20)))
+    return path
+
+
+@pytest.mark.parametrize("place", ["{}/logs/x.db", "{}/logs", "sqlite:///{}/logs/x.db"])
+def test_a_database_that_is_cut_off_is_damaged_and_not_unknown(place, folder, tmp_path):
+    (tmp_path / "logs").mkdir()
+    path = database(tmp_path / "logs" / "x.db")
+    with pytest.raises(SourceError, match="is not recognised"):
+        import_into(folder, place.format(tmp_path))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(
+        SourceError, match=r"x\.db is a damaged SQLite database: database disk image is malformed"
+    ):
+        import_into(folder, place.format(tmp_path))
+
+
+@pytest.mark.parametrize("kind", [None, "mlflow"])
+@pytest.mark.parametrize("place", ["/nowhere/x.db", "sqlite:////nowhere/x.db", "file:///nowhere/x.db"])
+def test_a_path_that_does_not_exist_says_so_in_every_form(place, kind, folder):
+    with pytest.raises(SourceError, match=r"There is no file or folder /nowhere/x\.db"):
+        import_into(folder, place, kind=kind)
+
+
+def test_a_preview_shows_the_names_and_ids_that_the_import_gives(table, folder, tmp_path):
+    def names_and_ids(runs):
+        return [(run.name, run.run_id, run.outcome) for run in runs]
+
+    import_into(folder, table)
+    for name in ("b", "c"):
+        run = tmp_path / "mlruns" / "0" / name
+        (run / "metrics").mkdir(parents=True)
+        (run / "meta.yaml").write_text(
+            f"run_id: {name}\nrun_name: old\nstart_time: 1700000000000\nstatus: 3\n"
+        )
+        (run / "metrics" / "loss").write_text("1700000000000 0.5 0\n")
+    request = Request(str(tmp_path / "mlruns"), project="default")
+    preview = names_and_ids(RunImport(folder, pytest.fail).preview(request))
+    assert [name for name, _, _ in preview] == ["old-2", "old-3"]
+    assert names_and_ids(RunImport(folder, pytest.fail).preview(request)) == preview
+    assert names_and_ids(RunImport(folder, pytest.fail).run(request)) == preview
+
+
+def test_a_preview_gives_a_run_that_was_deleted_its_name_back(table, folder):
+    [imported] = import_into(folder, table)
+    (folder / "store.sqlite").unlink()
+    [preview] = RunImport(folder, pytest.fail).preview(Request(str(table)))
+    assert (preview.name, preview.run_id, preview.outcome) == ("old", imported.run_id, "imported")
+    assert outcomes(import_into(folder, table)) == [("old", "imported")]
+
+
+def test_a_preview_finds_the_names_of_a_store_that_an_earlier_version_has_made(table, folder, tmp_path):
+    import_into(folder, table)
+    shutil.rmtree(folder / "runs")
+    other = tmp_path / "b" / "old.csv"
+    other.parent.mkdir()
+    other.write_text("loss\n7\n")
+    [preview] = RunImport(folder, pytest.fail).preview(Request(str(other)))
+    assert preview.name == "old-2"
+    assert outcomes(import_into(folder, other)) == [("old-2", "imported")]
+
+
+def test_a_preview_finds_the_second_copy_of_a_run_in_its_source(folder, tmp_path):
+    for place in ("logs/run", "logs/copy/run"):
+        (tmp_path / place).mkdir(parents=True)
+        event_file(tmp_path / place, record(event(1.0)))
+    request = Request(str(tmp_path / "logs"))
+    preview = outcomes(RunImport(folder, pytest.fail).preview(request))
+    assert sorted(outcome for _, outcome in preview) == ["imported", "known"]
+    assert outcomes(RunImport(folder, pytest.fail).run(request)) == preview
+
+
+def test_parameters_that_a_run_does_not_keep_whole_are_said_once(folder, tmp_path):
+    text, many = "x" * 1001, list(range(5000))
+    summary = Summary()
+    run = SourceRun("x", "x", str(tmp_path), 0, lambda: iter(()))
+    for _ in range(2):
+        summary.count(Params({"a": {"b": [text]}, "many": many, "short": "y" * 1000}), run)
+    cut, converted = summary.remarks
+    assert cut == "only the first 1,000 characters of parameters were kept: a.b.0 (1,001)"
+    assert "recorded as text: many" in converted
 
 
 def test_another_file_of_the_same_name_gets_a_name_of_its_own(table, folder, tmp_path):

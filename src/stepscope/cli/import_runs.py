@@ -89,7 +89,7 @@ def _say_counts(runs: list[ImportedRun], folder: Path, *, is_dry_run: bool) -> N
         sentences.append(
             f"The source of {_count(counts['changed'])} has changed since: --again imports it as a new run."
         )
-    sentences.append(f"Nothing is in {_count(counts['empty'])}." if counts["empty"] else "")
+    sentences.append(f"Nothing to import is in {_count(counts['empty'])}." if counts["empty"] else "")
     sentences.append(f"{_count(counts['damaged'])} left out as damaged." if counts["damaged"] else "")
     rest = "".join(f" {sentence}" for sentence in sentences if sentence)
     imported = _count(counts["imported"])

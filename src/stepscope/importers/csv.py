@@ -6,6 +6,7 @@ import contextlib
 import csv
 import re
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -16,6 +17,7 @@ from stepscope.errors import SourceError
 from stepscope.importers.base import End, Importer, LeftOut, Remark, Row, SourceRun
 from stepscope.source_files import exported_rows
 from stepscope.source_files.cells import number_in
+from stepscope.source_files.last_column import LastColumn
 from stepscope.source_files.row_clock import EPOCHS, RowClock
 from stepscope.source_files.source_folder import damaged
 from stepscope.source_files.text_lines import lines_of, modified_ns
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
     from stepscope.importers.base import Record
 
-    ExportedRows = Callable[[list[int]], Iterator[tuple[int, Mapping[str, Any]]]]
-    """Reads the rows with the numbers of their lines; a last line that is cut off goes to the list."""
+    ExportedRows = Callable[["TableEnd"], Iterator[tuple[int, Mapping[str, Any]]]]
+    """Reads the rows with the numbers of their lines, and notes how the file ends."""
 
 SUFFIXES = (".csv", ".tsv")
 DELIMITERS = ",;\t"
@@ -49,6 +51,33 @@ _Item = TypeVar("_Item")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
 
 
+@dataclass
+class TableEnd:
+    """How a file of rows ends, which is known when all of it was read."""
+
+    is_cut_off: bool = False
+    """Whether its last line is evidently cut off: the writer was killed, or goes on. It is left out."""
+    open_cell: str | None = None
+    """The last cell of a line that is kept, where no line break is after it."""
+
+    def cut_off(self) -> None:
+        """Notes that the last line is evidently cut off."""
+        self.is_cut_off, self.open_cell = True, None
+
+    def records(self) -> Iterator[Record]:
+        """How the run of the file ended, which says nothing of that."""
+        if self.open_cell is not None:
+            yield Remark(
+                f"the file does not end with a line break, so its last value, {self.open_cell[:60]!r}, may "
+                "be incomplete"
+            )
+        if self.is_cut_off:
+            yield Remark("the last line is cut off and was left out")
+            yield End("crashed", CUT_OFF)
+        else:
+            yield End("finished", UNKNOWN_END)
+
+
 class Csv(Importer):
     """Numbers of a table whose first line has the names of its columns; texts are left out."""
 
@@ -61,7 +90,7 @@ class Csv(Importer):
     def runs(self, place: str) -> Iterator[SourceRun]:
         """One run, with the name of the file; those of a file that `stepscope export` has written."""
         path = Path(place)
-        first_rows = _Table(path).first_rows()
+        first_rows = _Table(path, TableEnd()).first_rows()
         if not first_rows:
             raise SourceError(
                 f"{path} has no rows. Name a CSV file with a line of names and rows of numbers."
@@ -102,7 +131,7 @@ def exported_runs(path: Path, rows: ExportedRows) -> Iterator[SourceRun]:
     """The runs in rows of `stepscope export`: one for each rank and device, with all starts of the run."""
     first_rows: dict[exported_rows.ExportSource, tuple[int, Mapping[str, Any]]] = {}
     columns: dict[str, None] = {}
-    for number, row in rows([]):
+    for number, row in rows(TableEnd()):
         if not exported_rows.is_export(row):
             raise damaged(path, f"line {number}", "its names are not those of the first line")
         first_rows.setdefault(exported_rows.source_of_row(row), (number, row))
@@ -134,39 +163,39 @@ def _exported_records(
 ) -> Iterator[Record]:
     clock = RowClock(modified_ns(path))
     left_out: Counter[str] = Counter()
-    cut_off: list[int] = []
-    for number, row in rows(cut_off):
+    end = TableEnd()
+    for number, row in rows(end):
         if exported_rows.source_of_row(row) != source:
             continue
         clock.use_names(row)
-        try:
-            step, time_ns = clock.step_of(row, 0), clock.time_of(row)
-        except ValueError as error:
-            raise damaged(path, f"line {number}", error) from error
+        moment = _moment(path, (number, row), 0, clock, end)
+        if moment is None:
+            break
         values = _numbers(exported_rows.values_of_row(row, keys).items(), left_out)
         if values:
-            yield Row(step, time_ns, values)
+            yield Row(*moment, values)
     yield LeftOut(left_out, NOT_NUMBERS)
-    yield from end_of_table(is_cut_off=bool(cut_off))
+    yield from end.records()
 
 
-def end_of_table(*, is_cut_off: bool) -> Iterator[Record]:
-    """How the run of a file ended, which says nothing of that."""
-    if is_cut_off:
-        yield Remark("the last line is cut off and was left out")
-        yield End("crashed", CUT_OFF)
-    else:
-        yield End("finished", UNKNOWN_END)
+def _moment(
+    path: Path, line: tuple[int, Mapping[str, Any]], place: int, clock: RowClock, end: TableEnd
+) -> tuple[int, int] | None:
+    """The step and the time of a line; None where the file ends within them."""
+    number, row = line
+    try:
+        return clock.step_of(row, place), clock.time_of(row)
+    except ValueError as error:
+        if end.open_cell is None or [*row][-1] not in (clock.step_name, clock.time_name):
+            raise damaged(path, f"line {number}", error) from error
+        end.cut_off()
+        return None
 
 
-def _exported_rows(path: Path, cut_off: list[int]) -> Iterator[tuple[int, dict[str, str]]]:
+def _exported_rows(path: Path, end: TableEnd) -> Iterator[tuple[int, dict[str, str]]]:
     original = exported_rows.without_apostrophe
-    table = _Table(path)
-    number = 0
-    for number, row in table.rows():
+    for number, row in _Table(path, end).rows():
         yield number, {original(name): original(cell) for name, cell in row.items()}
-    if table.is_cut_off:
-        cut_off.append(number + 1)
 
 
 def _numbers(cells: Iterable[tuple[str, Any]], left_out: Counter[str]) -> dict[str, float]:
@@ -183,7 +212,8 @@ def _numbers(cells: Iterable[tuple[str, Any]], left_out: Counter[str]) -> dict[s
 
 def _records(path: Path) -> Iterator[Record]:
     clock = RowClock(modified_ns(path))
-    table = _Table(path)
+    end = TableEnd()
+    table = _Table(path, end)
     pair = None
     left_out: Counter[str] = Counter()
     has_numbers = False
@@ -191,10 +221,9 @@ def _records(path: Path) -> Iterator[Record]:
         if not place:
             clock.use_names(row)
             pair = _key_and_value(row, clock)
-        try:
-            step, time_ns = clock.step_of(row, place), clock.time_of(row)
-        except ValueError as error:
-            raise damaged(path, f"line {number}", error) from error
+        moment = _moment(path, (number, row), place, clock, end)
+        if moment is None:
+            break
         cells = [(name, cell) for name, cell in row.items() if name not in clock.own_names]
         if pair is not None:
             key, value = pair
@@ -204,14 +233,14 @@ def _records(path: Path) -> Iterator[Record]:
             cells = [(row[key], row[value])]
         if values := _numbers(cells, left_out):
             has_numbers = True
-            yield Row(step, time_ns, values)
+            yield Row(*moment, values)
     if not has_numbers:
         raise SourceError(
             f"{path} has no column of numbers. Check that its first line has the names of its columns."
         )
     yield LeftOut(left_out, NOT_NUMBERS if pair is None else "cells that are not numbers, or beside a value")
     yield from table.remarks()
-    yield from end_of_table(is_cut_off=table.is_cut_off)
+    yield from end.records()
 
 
 def _key_and_value(row: Mapping[str, str], clock: RowClock) -> tuple[str, str] | None:
@@ -234,10 +263,9 @@ def _is_number(cell: str) -> bool:
 class _Table:
     """One pass over a CSV file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.is_cut_off = False
-        """Whether the last line lacks cells: the writer was killed, or goes on. It is left out."""
+    def __init__(self, path: Path, end: TableEnd) -> None:
+        self._path, self._end = path, end
+        self._last_column = LastColumn()
         self._ends_with_line = True
         self._delimiter = ","
         self._unnamed = 0
@@ -267,16 +295,15 @@ class _Table:
         reader = csv.reader(_followed_by(head, lines), delimiter=self._delimiter, strict=True)
         try:
             names, rows = self._heading(reader, comment)
-            for cells in rows:
+            for cells in filter(None, map(self._with_points, rows)):
                 number = skipped + reader.line_num
-                if len(cells) == len(names):
-                    pairs = zip(names, self._with_points(cells), strict=True)
-                    yield number, {name: cell for name, cell in pairs if name.strip()}
-                elif cells and not self._ends_with_line:
-                    self.is_cut_off = True
-                elif cells:
+                if self._is_cut_off(cells, len(names)):
+                    self._end.cut_off()
+                    return
+                if len(cells) != len(names):
                     what = f"{len(cells)} cells for {len(names)} columns"
                     raise damaged(self._path, f"line {number}", what)
+                yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name.strip()}
         except csv.Error as error:
             raise damaged(self._path, f"line {skipped + reader.line_num}", BAD_QUOTES) from error
 
@@ -294,6 +321,14 @@ class _Table:
         self._check_names(names)
         self._unnamed = sum(not name.strip() for name in names)
         return names, reader
+
+    def _is_cut_off(self, cells: list[str], columns: int) -> bool:
+        """Whether a row is the last one of the file and evidently cut off."""
+        if self._ends_with_line:
+            self._last_column.add(cells[-1])
+            return False
+        self._end.open_cell = cells[-1]
+        return len(cells) != columns or self._last_column.is_cut_off(cells[-1])
 
     def _lines(self) -> Iterator[str]:
         for _, line, is_complete in lines_of(self._path):

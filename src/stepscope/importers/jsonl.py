@@ -13,7 +13,7 @@ from stepscope.errors import SourceError
 from stepscope.importers.base import NO_VALUES, Importer, LeftOut, Note, Row, SourceRun
 from stepscope.importers.csv import (
     FIRST_ROWS,
-    end_of_table,
+    TableEnd,
     exported_runs,
     identities_of,
     start_of,
@@ -44,7 +44,7 @@ class JsonLines(Importer):
     def runs(self, place: str) -> Iterator[SourceRun]:
         """One run, with the name of the file; those of a file that `stepscope export` has written."""
         path = Path(place)
-        with contextlib.closing(_objects(path, [])) as objects:
+        with contextlib.closing(_objects(path, TableEnd())) as objects:
             first_rows = [row for row in islice(objects, FIRST_ROWS) if row[1]]
         if not first_rows:
             raise SourceError(f"{path} has no objects. Name a file with a JSON object in each line.")
@@ -67,9 +67,9 @@ class JsonLines(Importer):
 def _records(path: Path) -> Iterator[Record]:
     has_numbers = False
     clock = RowClock(modified_ns(path))
-    cut_off: list[int] = []
+    end = TableEnd()
     left_out: Counter[str] = Counter()
-    for number, values in _objects(path, cut_off):
+    for number, values in _objects(path, end):
         clock.use_names(values)
         try:
             step, time_ns = clock.step_of(values, number - 1), clock.time_of(values)
@@ -85,11 +85,11 @@ def _records(path: Path) -> Iterator[Record]:
     if not has_numbers:
         raise SourceError(f"{path} has no numbers. Name a file with an object of numbers in each line.")
     yield LeftOut(left_out, NO_VALUES)
-    yield from end_of_table(is_cut_off=bool(cut_off))
+    yield from end.records()
 
 
-def _objects(path: Path, cut_off: list[int]) -> Generator[tuple[int, dict[str, Any]], None, None]:
-    """The objects with the numbers of their lines; that of a last line without its end goes to `cut_off`."""
+def _objects(path: Path, end: TableEnd) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    """The objects with the numbers of their lines; a last line without its end is left out, and noted."""
     for number, line, is_complete in lines_of(path):
         if not line.strip():
             continue
@@ -97,7 +97,7 @@ def _objects(path: Path, cut_off: list[int]) -> Generator[tuple[int, dict[str, A
             values = json_object(line)
         except ValueError as error:
             if not is_complete:
-                cut_off.append(number)
+                end.cut_off()
                 return
             raise damaged(path, f"line {number}", error) from error
         yield number, values

@@ -7,7 +7,7 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from stepscope.errors import MissingExtra, SourceError
 from stepscope.importers.base import End, Importer, Params, Remark, Row, SourceRun, run_or_damage
@@ -45,7 +45,7 @@ class Mlflow(Importer):
         """Whether it is the address of a server, a database with MLflow's tables, or a tracking folder."""
         if urlparse(place).scheme in SERVERS:
             return True
-        path = _path_of(place)
+        path = Path(place)
         if path.is_dir():
             return any(_run_folders(path))
         if not is_database(path):
@@ -59,16 +59,8 @@ class Mlflow(Importer):
         if urlparse(place).scheme in SERVERS:
             yield from _runs_of_server(place)
             return
-        path = _path_of(place)
+        path = Path(place)
         yield from _runs_of_folder(path) if path.is_dir() else _runs_of_database(path)
-
-
-def _path_of(place: str) -> Path:
-    """The path of a plain path, of `sqlite:///path` and of `file:///path`."""
-    address = urlparse(place)
-    if address.scheme == "sqlite":
-        return Path(unquote(place.partition(":///")[2]))
-    return Path(unquote(address.path)) if address.scheme == "file" else Path(place)
 
 
 def _source_run(

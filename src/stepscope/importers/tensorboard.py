@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -11,10 +12,21 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from stepscope.errors import SourceError
-from stepscope.importers.base import Array, End, Importer, Note, Params, Row, SourceRun, run_or_damage
+from stepscope.importers.base import (
+    MEDIA,
+    Array,
+    End,
+    Importer,
+    LeftOut,
+    Note,
+    Params,
+    Row,
+    SourceRun,
+    run_or_damage,
+)
 from stepscope.source_files import wire_format as wire
 from stepscope.source_files.cells import nanoseconds
-from stepscope.source_files.record_file import records_of
+from stepscope.source_files.record_file import MAX_RECORD, records_of
 from stepscope.source_files.source_folder import damaged, files_in, open_source
 from stepscope.source_files.text_lines import modified_ns
 
@@ -32,6 +44,7 @@ FIRST_EVENTS = 20
 
 _WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
 _TAG, _SIMPLE_VALUE, _HISTOGRAM, _TENSOR, _METADATA = 1, 2, 5, 8, 9
+_IMAGE, _AUDIO = 4, 6
 _NUMBER_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 """The types of tensors that hold numbers: float, double, int32, int64."""
 _TENSOR_FIELDS = {5: "<f4", 6: "<f8"}
@@ -39,6 +52,8 @@ _TENSOR_FIELDS = {5: "<f4", 6: "<f8"}
 _OUTCOMES: dict[int, tuple[Status, str]] = {1: ("finished", ""), 2: ("failed", "ended with a failure")}
 UNKNOWN_END = "imported; TensorBoard does not record how a run ended"
 CUT_OFF = "the source ends within a record"
+UNREAD = f"records of more than {MAX_RECORD >> 20} MiB"
+"""Their tags are not read."""
 
 
 class TensorBoard(Importer):
@@ -97,12 +112,15 @@ class _Reading:
         self._files = files
         self._plugins: dict[str, str] = {}
         """The plug-in of each tag, which only its first event names."""
+        self._left_out: Counter[str] = Counter()
         self._end = End("finished", UNKNOWN_END)
 
     def records(self) -> Iterator[Record]:
         """The records of all files, in the order written."""
         cut_off: list[Path] = []
         for event in _events(self._files, cut_off):
+            if event.is_unread:
+                self._left_out[UNREAD] += 1
             try:
                 records = [
                     record
@@ -113,6 +131,7 @@ class _Reading:
             except (ValueError, struct.error) as error:
                 raise damaged(event.path, f"the record at byte {event.at}", error) from error
             yield from records
+        yield LeftOut(self._left_out, MEDIA)
         yield End("crashed", f"{CUT_OFF} ({cut_off[-1].name})") if cut_off else self._end
 
     def _value(self, value: bytes, step: int, time_ns: int) -> Iterator[Record]:
@@ -129,7 +148,12 @@ class _Reading:
         elif _HISTOGRAM in parts:
             yield Array(tag, step, time_ns, _histogram(_as_bytes(parts[_HISTOGRAM])))
         elif _TENSOR in parts:
-            yield from _tensor_records(tag, step, time_ns, plugin, _as_bytes(parts[_TENSOR]))
+            records = list(_tensor_records(tag, step, time_ns, plugin, _as_bytes(parts[_TENSOR])))
+            if not records:
+                self._left_out[tag] += 1
+            yield from records
+        elif _IMAGE in parts or _AUDIO in parts:
+            self._left_out[tag] += 1
 
     def _hparams(self, content: bytes) -> Iterator[Record]:
         """The hyper-parameters of a session, and how it ended."""
@@ -211,6 +235,8 @@ class _Event(NamedTuple):
     time_ns: int
     step: int
     summary: bytes
+    is_unread: bool
+    """Whether its record was passed over."""
 
 
 def _events(files: list[Path], cut_off: list[Path] | None = None) -> Iterator[_Event]:
@@ -225,8 +251,8 @@ def _events(files: list[Path], cut_off: list[Path] | None = None) -> Iterator[_E
                 try:
                     parts = dict(wire.fields_of(record))
                     time_ns = nanoseconds(wire.double(parts[_WALL_TIME])) if _WALL_TIME in parts else 0
-                    summary = parts.get(_SUMMARY, b"")
-                    event = _Event(path, at, time_ns, wire.signed(parts.get(_STEP, 0)), _as_bytes(summary))
+                    step, summary = wire.signed(parts.get(_STEP, 0)), _as_bytes(parts.get(_SUMMARY, b""))
+                    event = _Event(path, at, time_ns, step, summary, is_unread=not record)
                 except (ValueError, struct.error) as error:
                     raise damaged(path, f"the record at byte {at}", error) from error
                 yield event

@@ -24,7 +24,7 @@ from stepscope.importers.base import (
     run_or_damage,
 )
 from stepscope.source_files.cells import json_object, sorted_parts, step_in, time_in
-from stepscope.source_files.read_only_database import ReadOnlyDatabase, is_database
+from stepscope.source_files.read_only_database import ReadOnlyDatabase, damage_of, is_database
 from stepscope.source_files.source_folder import damaged, files_in
 from stepscope.source_files.text_lines import modified_ns
 
@@ -54,7 +54,7 @@ class Trackio(Importer):
     def runs(self, place: str) -> Iterator[SourceRun | DamagedRun]:
         """The runs of each project, whose name is that of its file."""
         root = Path(place)
-        files = [path for path in _candidates(root) if root.is_file() or _is_project(path)]
+        files = [path for path in _candidates(root) if root.is_file() or _is_project(path) or damage_of(path)]
         if not files:
             raise SourceError(
                 f"{root} has no database of trackio. Name the folder in TRACKIO_DIR, or a file in it."
@@ -127,7 +127,7 @@ def _records(path: Path, run_id: str) -> Iterator[Record]:
             except ValueError as error:
                 raise damaged(path, f"row {row_id} of {table}", error) from error
             parts = _parts(path, table, row_id, metrics)
-            left_out[MEDIA].update(parts.media)
+            left_out[MEDIA].update(parts.media.keys())
             left_out[NO_VALUES].update(parts.left_out)
             yield from _records_of_parts(parts, step, time_ns, PREFIX * is_system)
     for what, counts in left_out.items():

@@ -48,14 +48,18 @@ class KnownRuns:
 
     def __init__(self, folder: Path) -> None:
         self._by_digest: dict[str, dict[str, KnownRun]] = {}
+        self.run_ids: set[str] = set()
+        """All runs of the store, also those that were recorded there."""
         if not folder.exists():
             return
         for name, path in list_journals(folder):  # of an import that no agent has stored yet
             opening = opening_of(path) or {}
+            self.run_ids.add(name.run_id)
             names = str(opening.get("run")), str(opening.get("project"))
             self._add_facts(opening.get("facts"), name.run_id, names, {})
         with contextlib.suppress(NotFound), contextlib.closing(open_store(folder)) as store:
             for run in store.runs():
+                self.run_ids.add(run.id)
                 self._add_stored(run)
 
     def of(self, digests: Sequence[str]) -> list[KnownRun]:

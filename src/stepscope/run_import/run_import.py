@@ -18,8 +18,9 @@ from stepscope.importers.base import DamagedRun
 from stepscope.journal.folder import journals_of
 from stepscope.reading import open_store
 from stepscope.recorder.anonymity import privacy_of
-from stepscope.recorder.identity.run_names import without_secrets
+from stepscope.recorder.identity.run_names import KEY_FILE, without_secrets
 from stepscope.recorder.identity.run_reservation import FOLDER, reserve
+from stepscope.run_import.free_names import FreeNames
 from stepscope.run_import.known_runs import KnownRun, KnownRuns
 from stepscope.run_import.run_journal import RunJournal, Summary
 from stepscope.run_import.source_runs import cannot_read, source_at
@@ -48,7 +49,7 @@ RECENT_S = 15.0
 MAX_NOTE_CHARACTERS = 10_000
 
 Outcome = Literal["imported", "known", "changed", "empty", "damaged"]
-"""`known`: imported before; `changed`: so too, but its source has changed; `empty`: nothing is in it."""
+"""`known`: imported before; `changed`: so too, but its source has changed; `empty`: nothing can be kept."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class RunImport:
         self._folder, self._warn, self._now_ns = folder, warn, now_ns
         self._settings: Settings = settings_for()
         self._privacy = privacy_of(self._settings.privacy)
+        self._preview_names = FreeNames(folder)
         self._reserved: list[Path] = []
         self._complete: list[tuple[str, Marks]] = []
 
@@ -98,6 +100,7 @@ class RunImport:
         """Reads the source and writes nothing into the store."""
         source = self._source_at(request)
         known = KnownRuns(self._folder)
+        self._preview_names.add(known.run_ids)
         return [self._take(run, source.kind, request, known, None) for run in source.runs]
 
     def run(self, request: Request) -> list[ImportedRun]:
@@ -190,15 +193,16 @@ class RunImport:
             identity.name, identity.project, run.place, run.started_ns, summary, identity.run_id
         )
         if summary.is_empty:
-            return replace(imported, summary=None, run_id="", outcome="empty", reason="nothing is in it")
+            reason = "; ".join(summary.remarks) if summary.left_out else "nothing is in it"
+            return replace(imported, summary=None, run_id="", outcome="empty", reason=reason)
         if summary.end.exit_code is None:  # else the source says that it has ended
             summary.remarks += self._signs_of_writing(run)
         if journal is not None:
             journal.close()
             self._complete.append((identity.run_id, summary.marks))
-            # A source may have the same run twice, as in a copy of a folder within itself.
-            names = identity.run_id, identity.name, identity.project, run.place
-            known.add(digest, KnownRun(*names, summary.points, summary.content))
+        # A source may have the same run twice, as in a copy of a folder within itself.
+        names = identity.run_id, identity.name, identity.project, run.place
+        known.add(digest, KnownRun(*names, summary.points, summary.content))
         return imported
 
     def _signs_of_writing(self, run: SourceRun) -> list[str]:
@@ -215,7 +219,7 @@ class RunImport:
     def _reserve(self, origin: _Origin, staging: Path | None) -> Identity:
         """A name for a run that no other run has; also a run that is then left out takes a name."""
         if staging is None:
-            return origin.identity
+            return self._preview_names.take(origin.identity)
         identity = reserve(self._folder, origin.identity, resume=False, environment={}).identity
         self._reserved.append(self._folder / FOLDER / identity.run_id)
         return identity
@@ -237,7 +241,8 @@ class RunImport:
             world_size=1,
             host=host,
         )
-        folder = None if staging is None else self._folder
+        has_key = staging is not None or (self._folder / KEY_FILE).exists()
+        folder = self._folder if has_key else None
         return _Origin(kind, digests, without_secrets(identity, folder, self._privacy, self._warn))
 
     def _check_limits(self, staging: Path) -> None:

@@ -14,13 +14,13 @@ from stepscope.journal import layout
 from stepscope.journal.folder import JournalName
 from stepscope.journal.supply import SegmentSupply
 from stepscope.journal.writer import JournalWriter
-from stepscope.recorder.identity.params import PlainParams
+from stepscope.recorder.identity.params import MAX_TEXT, PlainParams
 from stepscope.recorder.key_names import KeyNames
 from stepscope.schema.keys import IMPORTED
 from stepscope.schema.redact import Redaction, redact_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from stepscope.importers.base import Record, SourceRun
@@ -73,6 +73,7 @@ class Summary:
                 )
         elif isinstance(record, Params):
             self.params += len(record.values)
+            self.remarks += [remark for remark in _remarks_on(record) if remark not in self.remarks]
         else:
             self._take_remark(record)
         self.is_empty = self.is_empty and not _has_content(record)
@@ -93,9 +94,7 @@ class Summary:
         elif isinstance(record, LeftOut) and record.counts:
             for name, count in record.counts.items():
                 self.left_out[name] = self.left_out.get(name, 0) + count
-            names = [f"{name} ({count:,})" for name, count in islice(record.counts.items(), MAX_LISTED)]
-            names += [f"{len(record.counts) - MAX_LISTED} more"] * (len(record.counts) > MAX_LISTED)
-            self.remarks.append(f"left out {record.what}: {', '.join(names)}")
+            self.remarks.append(f"left out {record.what}: {_listed(record.counts)}")
 
     @property
     def content(self) -> str:
@@ -106,6 +105,32 @@ class Summary:
     def ended_ns(self) -> int:
         """When the run ended."""
         return self.last_ns if self.end.time_ns is None else self.end.time_ns
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """Names with a number each."""
+    names = [f"{name} ({count:,})" for name, count in islice(counts.items(), MAX_LISTED)]
+    return ", ".join(names + [f"{len(counts) - MAX_LISTED} more"] * (len(counts) > MAX_LISTED))
+
+
+def _remarks_on(params: Params) -> Iterator[str]:
+    """What a run does not keep of its parameters."""
+    lengths = dict(_lengths_of_texts(params.values.items(), ""))
+    cut = {name: length for name, length in lengths.items() if length > MAX_TEXT}
+    if cut:
+        yield f"only the first {MAX_TEXT:,} characters of parameters were kept: {_listed(cut)}"
+    for _, complaint in PlainParams(params.values).complaints():
+        yield complaint.rstrip(".")
+
+
+def _lengths_of_texts(values: Iterable[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, int]]:
+    """The names and lengths of the texts among parameters, also of nested ones."""
+    for name, value in values:
+        if isinstance(value, str):
+            yield f"{prefix}{name}", len(value)
+        elif isinstance(value, dict | list):
+            nested = value.items() if isinstance(value, dict) else enumerate(value)
+            yield from _lengths_of_texts(nested, f"{prefix}{name}.")
 
 
 def _has_content(record: Record) -> bool:
@@ -126,6 +151,28 @@ def _bytes_of(record: Record) -> bytes:
     return b"" if isinstance(record, LeftOut | Remark) else repr(kept).encode()
 
 
+class RowTimes:
+    """Gives rows the times of their source, and 1 ns more where a key has that time already.
+
+    A store sorts values by time. Files without times have the same for all rows, and some tools write a time
+    for many rows at once.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, tuple[int, int]] = {}
+        """For each key the time of its last value, in the source and as it was given."""
+
+    def of(self, row: Row) -> int:
+        """The time of the next row, in ns."""
+        given_ns = row.time_ns
+        for key in row.values:
+            source_ns, newest_ns = self._newest.get(key, (0, -1))
+            if row.time_ns >= source_ns:  # else the source itself goes back
+                given_ns = max(given_ns, newest_ns + 1)
+        self._newest.update(dict.fromkeys(row.values, (row.time_ns, given_ns)))
+        return given_ns
+
+
 class RunJournal:
     """The journal of one imported run, in a store folder of its own until it is complete."""
 
@@ -137,6 +184,7 @@ class RunJournal:
         self._run, self._origin = run, origin
         self._privacy = privacy.for_names()
         self._time_ns = run.started_ns
+        self._row_times = RowTimes()
         name = JournalName(identity.run_id, identity.segment, identity.rank, NO_PROCESS)
         # A clock that starts at the epoch: times in the journal are those of the source.
         supply = SegmentSupply(
@@ -204,13 +252,13 @@ class RunJournal:
             self._event(record.kind, record.fields, record.step)
 
     def _add_row(self, row: Row) -> None:
-        self._time_ns = row.time_ns
+        self._time_ns = self._row_times.of(row)
         if len(row.values) <= MAX_ROW:
-            self._writer.append_row(row.values, row.step, row.time_ns)
+            self._writer.append_row(row.values, row.step, self._time_ns)
         else:
             values = iter(row.values.items())
             while piece := dict(islice(values, MAX_ROW)):
-                self._writer.append_row(piece, row.step, row.time_ns)
+                self._writer.append_row(piece, row.step, self._time_ns)
         self._raise_trouble()
 
     def _event(self, kind: str, fields: Mapping[str, Any], step: int | None) -> None:

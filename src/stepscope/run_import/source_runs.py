@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 from stepscope import plugins
 from stepscope.errors import SourceError
 from stepscope.importers.base import DamagedRun, Importer
-from stepscope.source_files.source_folder import links_out_of
+from stepscope.source_files.read_only_database import damage_of
+from stepscope.source_files.source_folder import files_in, links_out_of, without_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +19,16 @@ if TYPE_CHECKING:
     from stepscope.importers.base import SourceRun
 
 MAX_NAMED = 5
-NOT_IMPORTED = (".json", ".parquet", ".pq")
+JSON = ".json"
+TRAINER_STATE = "trainer_state.json"
+"""The file in which the trainer of Hugging Face keeps what it has logged."""
+LINES_OF_TRAINER_STATE = (
+    "python -c \"import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)['log_history']]\""
+)
+PARQUET = (".parquet", ".pq")
 """The endings of what `stepscope export` writes and no importer reads."""
+DATABASES = (".db", ".sqlite")
+"""The endings of the databases of other tools."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ def source_at(request: Request) -> Source:
     if not place.strip() or ("://" in place and not place.partition("://")[2].strip("/ ")):
         raise SourceError("No source is named. Name a file, a folder, or the address of an MLflow server.")
     try:
+        place = without_scheme(place)
         if "://" not in place and not Path(place).exists():
             raise SourceError(f"There is no file or folder {place}. Check the path.")
         kind, importer = importer_of(place, request.kind)
@@ -84,15 +95,48 @@ def importer_of(place: str, kind: str | None) -> tuple[str, Importer]:
         raise SourceError(f"{place} may be of several kinds: {', '.join(fitting)}. Choose one with --kind.")
     if skipped := _skipped_links(place, importers.values()):
         raise SourceError(f"{place} has no runs of its own. {skipped}")
-    if Path(place).suffix.lower() in NOT_IMPORTED:
-        raise SourceError(
+    raise _not_recognised(place)
+
+
+def _not_recognised(place: str) -> SourceError:
+    """Why no importer reads a place."""
+    for file in _databases(Path(place)):
+        if (damage := damage_of(file)) is not None:
+            return damage
+    ending = Path(place).suffix.lower()
+    if ending == JSON:
+        return SourceError(
+            f"{place} is a JSON document, expected JSON lines: an object with the numbers of a step in each "
+            f"line. {_advice_for_json(place)}"
+        )
+    if ending in PARQUET:
+        return SourceError(
             f"{place} cannot be imported: of the formats of `stepscope export`, CSV and JSON lines can. "
             "Export the run again with --format csv or --format jsonl."
         )
-    raise SourceError(
+    kinds = ", ".join(plugins.names("importers"))
+    return SourceError(
         f"{place} is not recognised as a source of runs. Check the path, or name its kind with --kind: "
-        f"{', '.join(kinds)}."
+        f"{kinds}."
     )
+
+
+def _advice_for_json(place: str) -> str:
+    """How the numbers of a JSON document can be imported."""
+    if Path(place).name == TRAINER_STATE:
+        return (
+            f"Write its log_history as lines with: {LINES_OF_TRAINER_STATE} < {shlex.quote(place)} > "
+            "trainer_state.jsonl"
+        )
+    return (
+        "Name a file that has such lines with --kind jsonl, and export a run of stepscope with --format csv "
+        "or --format jsonl."
+    )
+
+
+def _databases(path: Path) -> list[Path]:
+    """The file itself, or the databases of a folder."""
+    return [path] if path.is_file() else list(files_in(path, lambda name: name.endswith(DATABASES)))
 
 
 def cannot_read(place: str, error: OSError) -> SourceError:

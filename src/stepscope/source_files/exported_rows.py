@@ -14,6 +14,10 @@ LONG_COLUMNS = (*LABELS, "key", "value")
 """The columns of a row for each value."""
 APOSTROPHE = "'"
 """In CSV it stands before texts that a spreadsheet would compute."""
+MACHINE = "machine"
+"""In names of runs: the rows without a rank, which are the figures of a machine and of its devices."""
+ROOT = "root"
+"""In names of runs: the file system `/`."""
 
 
 class ExportSource(NamedTuple):
@@ -38,12 +42,22 @@ def source_of_row(row: Mapping[str, Any]) -> ExportSource:
 
 def source_names(sources: Sequence[ExportSource]) -> list[str]:
     """A name for each source: its run, and what distinguishes it from the other sources."""
-    varying = [part for part in ("rank", "host", "device") if len({getattr(s, part) for s in sources}) > 1]
+    if len(sources) == 1:
+        return [source.run for source in sources]
+    has_ranks, has_hosts, has_devices = (
+        len({getattr(source, part) for source in sources}) > 1 for part in ("rank", "host", "device")
+    )
     names = []
     for source in sources:
-        parts = [f"rank{source.rank}" if part == "rank" else getattr(source, part) for part in varying]
-        names.append("/".join([source.run, *filter(None, parts)]))
+        rank = f"rank{source.rank}" * has_ranks if source.rank else MACHINE
+        host, device = source.host * has_hosts, _device_name(source.device) * has_devices
+        names.append("/".join(filter(None, [source.run, rank, host, device])))
     return names
+
+
+def _device_name(device: str) -> str:
+    """A device in the name of a run: a file system is named by its path."""
+    return ROOT if device == "/" else device.strip("/")
 
 
 def keys_by_column(columns: Iterable[str]) -> dict[str, str]:

@@ -31,6 +31,18 @@ def is_database(path: Path) -> bool:
         return False
 
 
+def damage_of(path: Path) -> SourceError | None:
+    """What keeps a database from being read, as where a part of the file is missing; None for other files."""
+    if not is_database(path):
+        return None
+    try:
+        with contextlib.closing(ReadOnlyDatabase(path)) as database:
+            database.columns("")
+    except SourceError as error:
+        return error
+    return None
+
+
 class ReadOnlyDatabase:
     """An SQLite file that is only read. Views, virtual tables and triggers of it are never used."""
 
@@ -92,9 +104,11 @@ class ReadOnlyDatabase:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            is_damaged = type(error) is sqlite3.DatabaseError  # its subclasses have other causes
+            state = "is a damaged SQLite database" if is_damaged else "cannot be read as an SQLite database"
             raise SourceError(
-                f"{self.path} cannot be read as an SQLite database: {error}. Nothing of it was imported. "
-                "Close the program that writes it, or copy it again."
+                f"{self.path} {state}: {error}. Nothing of it was imported. Close the program that writes "
+                "it, or copy it again."
             ) from error
 
 

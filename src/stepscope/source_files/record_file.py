@@ -37,7 +37,7 @@ _POLYNOMIAL = 0x82F63B78
 def records_of(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes | None]]:
     """The position and the content of each record; None for a last one that is cut off, as after a kill.
 
-    Raises SourceError for damage.
+    The content is empty where a record is passed over unread. Raises SourceError for damage.
     """
     while True:
         at = file.tell()
@@ -57,10 +57,12 @@ def records_of(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes | None]]
             return
         if length > MAX_RECORD:
             file.seek(length + _CHECKSUM.size, os.SEEK_CUR)
+            yield at, b""
             continue
         content = file.read(length)
         _check(content, file.read(_CHECKSUM.size), f"byte {at + _HEAD_BYTES}", path)
-        yield at, content
+        if content:
+            yield at, content
 
 
 def crc32c(content: bytes) -> int:

@@ -6,6 +6,7 @@ import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from urllib.parse import unquote, urlparse
 
 from stepscope.errors import SourceError
 from stepscope.filesystem import open_regular
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 1_000_000
 """The most files and folders that are looked at; a source has far fewer."""
+
+
+def without_scheme(place: str) -> str:
+    """The path in `sqlite:///path` and `file:///path`; any other path or address as it is."""
+    scheme, separator, path = place.partition("://")
+    if separator and scheme == "sqlite":
+        return unquote(path.removeprefix("/"))
+    return unquote(urlparse(place).path) if separator and scheme == "file" else place
 
 
 def files_in(folder: Path, has_kind: Callable[[str], bool]) -> Iterator[Path]:

@@ -53,7 +53,10 @@ def _encoding_of(file: BinaryIO, path: Path) -> str:
     if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in head:
-        raise SourceError(f"{path} is not a text in UTF-8: it has zero bytes. Save it as UTF-8.")
+        raise SourceError(
+            f"{path} is not a text in UTF-8: byte {head.index(0):,} is a zero byte. Save it as UTF-8; where "
+            "`stepscope export` wrote it and a key has that byte, export it again with --format jsonl."
+        )
     return "utf-8-sig" if head.startswith(BOM_UTF8) else "utf-8"
 
 
