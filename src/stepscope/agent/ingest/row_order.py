@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def in_logged_order(tables: Iterable[Table]) -> Iterator[Table]:
-    """Splits tables of one source that share a key, where their rows were logged by turns.
+    """Splits tables of one source that share a key, where rows of one were logged between those of another.
 
     A key that is logged alone at most steps, and together with others at some, is in several tables. Tables
     without a common key stay whole: most programs take them faster than many small ones.
