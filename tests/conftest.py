@@ -38,6 +38,13 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Models of tests begin with the same weights each time."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 @pytest.fixture
 def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Monitors start no agent, which takes a third of a second each; whoever reads does its work."""

@@ -93,7 +93,7 @@ def test_work_that_always_fails_is_dropped_and_counted_so_that_the_next_gets_its
 @pytest.mark.parametrize("error", [ConnectionError("refused"), TimeoutError("late"), Unreachable("down")])
 def test_while_the_other_program_cannot_be_reached_nothing_is_dropped(error: Exception) -> None:
     remote = Remote()
-    remote.error, remote.failures = error, 3 * export_queue.MAX_ATTEMPTS
+    remote.error, remote.failures = error, export_queue.MAX_ATTEMPTS + 2
     queue = ExportQueue("remote", remote)
     put(queue, remote, 1, 2)
     while queue.status().exported < 20:

@@ -134,6 +134,7 @@ def test_a_run_without_exporters_records_nothing_of_them(folder: Path) -> None:
     assert exported.run().machine_keys() == []
 
 
+@pytest.mark.slow
 def test_the_page_and_doctor_name_an_exporter_that_fails(
     exported: Exported, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -219,6 +219,7 @@ FACTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("facts", FACTS, ids=str)
 def test_facts_of_a_wrong_shape_stop_neither_the_agent_nor_a_command(
     facts: dict[str, object], folder: Path, store: SqliteStore, capsys: pytest.CaptureFixture[str]

@@ -79,6 +79,7 @@ def test_a_stopped_training_is_reported_as_stalled_and_resolved_when_it_continue
     assert receiver.rules().count("stalled") == 1
 
 
+@pytest.mark.slow
 def test_a_killed_training_is_reported_as_crashed_with_the_reason(
     start, folder: Path, settings: Path, receiver: Receiver, until
 ) -> None:

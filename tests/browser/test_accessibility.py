@@ -66,6 +66,7 @@ def test_axe_finds_nothing_serious_on_a_phone(look):
     assert faults(page) == []
 
 
+@pytest.mark.slow
 def test_a_page_has_landmarks_and_the_way_past_the_navigation(look):
     page = look("/")
     page.get_by_role("heading", name="Home").wait_for()

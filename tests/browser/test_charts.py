@@ -68,6 +68,7 @@ def test_no_extreme_is_hidden_when_everything_is_shown(metrics):
     assert max(line["max"]) > 4.0
 
 
+@pytest.mark.slow
 def test_smoothing_is_in_the_url_and_keeps_the_raw_line(served, open_page):
     metrics = open_page(served, f"/run/{LIVE}/metrics")
     is_drawn(metrics, "chart-loss")

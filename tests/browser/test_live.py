@@ -56,6 +56,7 @@ def test_a_new_point_is_drawn_without_a_reload(training, watched):
     assert watched.evaluate("window.stayed")
 
 
+@pytest.mark.slow
 def test_paused_means_that_nothing_moves_until_it_is_resumed(training, watched):
     watched.locator("body").press(" ")
     watched.wait_for_selector("[data-testid=live-state][data-state=paused]")
@@ -67,6 +68,7 @@ def test_paused_means_that_nothing_moves_until_it_is_resumed(training, watched):
     has_drawn(watched, 8.25)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_announced_and_the_page_stays(training, watched):
     store, server = training
     before = lines(watched, "chart-loss")[0]["value"]

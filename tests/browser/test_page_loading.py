@@ -35,6 +35,7 @@ def shipped(tmp_path_factory):
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", f"/run/{LIVE}"], ids=["home", "overview"])
 def test_the_first_page_needs_few_scripts(browser, shipped, path):
     context = browser.new_context(service_workers="block")
@@ -50,6 +51,7 @@ def test_the_first_page_needs_few_scripts(browser, shipped, path):
     assert sum(scripts.values()) <= FIRST_BYTES, scripts
 
 
+@pytest.mark.slow
 def test_the_shipped_page_shows_its_charts_to_people_only(open_page, shipped):
     page = open_page(shipped, f"/run/{LIVE}")
     page.get_by_test_id("chart-loss").locator("canvas").first.wait_for()

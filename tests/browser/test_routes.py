@@ -85,6 +85,7 @@ def test_the_address_in_an_older_alert_leads_to_the_run(look):
     page.get_by_test_id("verdict").wait_for()
 
 
+@pytest.mark.slow
 def test_links_do_not_reload_the_page_and_back_works(served, open_page):
     page = open_page(served, "/")
     page.evaluate("window.stayed = true")

@@ -81,6 +81,7 @@ def test_the_failure_in_the_list_links_to_its_details(troubled, open_page):
     page.get_by_test_id("failure").get_by_text(REASON).wait_for()
 
 
+@pytest.mark.slow
 def test_a_comparison_has_nan_for_a_loss_that_ended_so(troubled, open_page):
     page = open_page(troubled, f"/compare?runs={LONG},{NAN}")
     row = page.get_by_role("row", name="Loss, median of the last 10%")
@@ -113,6 +114,7 @@ def test_a_failed_run_is_not_called_healthy_where_it_is_diagnosed(troubled, open
     assert "Healthy" not in findings.inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phone", [False, True])
 def test_logs_that_were_not_recorded_say_why_the_run_failed_and_how_to_record_them(
     troubled, open_page, phone

@@ -43,7 +43,7 @@ def validated(capsys, content: str) -> list[str]:
         ),
         (
             "exporters:\n  metrics_files:\n    directory: 5\n",
-            "a.yaml:3: exporters.metrics_files.directory must be text.",
+            "a.yaml:3: exporters.metrics_files.directory is a number; it must be text.",
         ),
         (
             "exporters:\n  metrics_files:\n    directory: m\n    kep: 5\n",
@@ -61,7 +61,7 @@ def validated(capsys, content: str) -> list[str]:
             "exporters:\n  csv_file: {}\n",
             (
                 "a.yaml:2: 'csv_file' writes runs that have ended: stepscope export. There are: "
-                "metrics_files, mlflow, opentelemetry, prometheus, tensorboard, wandb."
+                "metrics_files, mlflow, opentelemetry, prometheus, prometheus_textfile, tensorboard, wandb."
             ),
         ),
         (

@@ -108,6 +108,7 @@ def test_torch_trains_the_same_model_where_it_is_installed(tmp_path: Path) -> No
     assert run.series("loss").values[-1] < run.series("loss").values[0]
 
 
+@pytest.mark.slow
 def test_a_simulated_run_is_invented_and_the_same_each_time(tmp_path: Path) -> None:
     for place in ("a", "b"):
         done = demo("--simulate", "--simulate_steps", "150", "--store", place)

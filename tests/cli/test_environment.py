@@ -34,6 +34,7 @@ def stepscope(*words: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("runs", "--json"), ("show", "a", "--json"), ("diagnose", "a", "--json")])
 def test_a_command_works_and_names_a_wrong_variable_in_one_line(words: tuple[str, ...], folder: Path) -> None:
     with TrainingMonitor(NO_AGENT, run="a", directory=folder) as monitor:

@@ -37,6 +37,7 @@ def gated(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code", "result"), [("same", 0, "passed"), ("slow", 3, "failed")])
 def test_a_run_passes_or_fails_by_its_step_time(capsys, name, code, result):
     assert main(["gate", name, "--baseline", "main"]) == code

@@ -131,6 +131,7 @@ def test_ctrl_c_reaches_the_program_and_its_answer_is_ours(tmp_path: Path) -> No
     assert process.returncode == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

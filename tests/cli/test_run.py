@@ -170,6 +170,7 @@ def test_arguments_behind_the_command_are_the_commands(launch: Command) -> None:
     assert process.communicate(timeout=120)[0] == b"['--name', 'x', '--', 'a b', '$HOME']\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
 def test_a_signal_to_the_launcher_reaches_the_command(name: str, launch: Command, read: Read) -> None:
     process = launch("--name", "signalled", "--", *python(ANSWERS_SIGNALS, name))
@@ -319,6 +320,7 @@ def test_where_nothing_can_be_recorded_the_command_runs_with_one_message(
     assert "Nothing is recorded" in err.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "exit_code", "said"),
     [

@@ -164,6 +164,7 @@ def test_a_command_without_an_output_prints_nothing():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["runs", "doctor"])
 def test_a_store_that_may_not_be_entered_is_explained(tmp_path, name):
     closed, become = tmp_path / "closed", ()

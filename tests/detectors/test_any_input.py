@@ -26,6 +26,7 @@ def odd_values(chance, column):
     return column
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_unusual_numbers_do_not_make_a_detector_fail(tmp_path, seed):
     chance = np.random.default_rng(seed)

@@ -274,6 +274,7 @@ NOISES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_step_times_with_much_noise_are_fine(tmp_path, noise):
     for seed in range(10):

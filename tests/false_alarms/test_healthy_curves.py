@@ -17,6 +17,7 @@ def alarms_of(kind, seed):
     return findings_at(curve, ends) | alerts_of(curve)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", few(HEALTHY, 4))
 def test_a_healthy_loss_raises_no_alarm(kind):
     assert {seed: alarms for seed in range(8) if (alarms := alarms_of(kind, seed))} == {}

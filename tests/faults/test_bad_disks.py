@@ -184,6 +184,7 @@ def test_a_store_folder_deleted_under_a_run_is_made_again(folder: Path, run_scri
     assert stepscope.open_store(folder).run("deleted").series("loss").steps.tolist() == list(range(100))
 
 
+@pytest.mark.slow
 @needs_strace
 @pytest.mark.parametrize("error", ["EROFS", "EDQUOT", "ESTALE", "EACCES", "EIO"])
 def test_any_refusal_of_the_file_system_is_survived_and_named(

@@ -135,6 +135,7 @@ def test_rows_that_were_in_the_deleted_database_alone_are_counted_in_one_line(
     assert 0 <= lost - steps[0] <= 3, "openings are records too"
 
 
+@pytest.mark.slow
 def test_a_moved_folder_stays_complete_and_the_run_continues_in_a_new_one(
     training: Training, until, folder: Path, tmp_path: Path
 ) -> None:

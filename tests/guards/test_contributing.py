@@ -47,6 +47,7 @@ print([finding["headline"] for finding in stepscope.open_store().run("flat").fin
     assert "The loss changed by 0.00% in " in result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_a_channel_is_one_file(run_script, members: Path, tmp_path: Path) -> None:
     program = tmp_path / "pager"
     program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/received\n")
@@ -87,6 +88,7 @@ with stepscope.TrainingMonitor(settings, run="counted") as monitor:
     )
 
 
+@pytest.mark.slow
 def test_a_sampler_is_one_file(run_script, members: Path) -> None:
     result = run_script(
         BEGIN
@@ -146,6 +148,7 @@ print("conv.flat" in page.drawn(), "kernel/open_files" in metrics_page.drawn())
     assert result.stdout == "True True\n", result.stderr
 
 
+@pytest.mark.slow
 def test_a_gpu_vendor_is_one_folder(run_script, members: Path, tmp_path: Path) -> None:
     for name, busy in (("a", 0.25), ("b", 0.75)):
         path = tmp_path / "example-gpus" / f"{name}.json"

@@ -76,6 +76,7 @@ def test_what_else_the_source_says_of_the_run_is_kept(offline, imported):
     assert any(info.key.startswith("system.") for info in run.keys())
 
 
+@pytest.mark.slow
 def test_a_file_that_ends_early_keeps_what_is_before(run_file, imported):
     run_file.write_bytes(run_file.read_bytes()[:50_000])
     [run] = imported(run_file)

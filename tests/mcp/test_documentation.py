@@ -39,6 +39,7 @@ def tool_names(folder: Path, *, allows_writes: bool) -> set[str]:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_the_entry_for_a_client_on_the_page_starts_a_server_that_answers(folder: Path) -> None:
     fill(folder)
     entry = json.loads(page_blocks("json")[0])["mcpServers"]["stepscope"]

@@ -61,6 +61,7 @@ def test_a_list_of_runs_is_filled_to_the_limit_and_continues_at_an_offset(many: 
     assert "320" in error_of(many, "list_runs", offset=RUNS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("detail", "fewest", "most_bytes"), [("short", 2, 2_000), ("full", 20, 40_000)])
 def test_a_comparison_of_many_runs_has_figures_of_those_that_fit(
     detail: str, fewest: int, most_bytes: int, many: Path

@@ -530,6 +530,7 @@ def test_taking_one_batch_before_training_is_not_an_epoch(folder: Path) -> None:
     assert run.series("gap/startup_seconds").values[0] >= 10 * PLANTED_S["forward"]
 
 
+@pytest.mark.slow
 def test_gradients_are_followed_when_an_optimizer_takes_the_place_of_another(folder: Path) -> None:
     def loop(monitor: TrainingMonitor) -> None:
         monitor.watch(model := small(), optimizer := sgd(model))

@@ -188,6 +188,7 @@ def test_a_script_that_executes_itself_again_has_a_segment_for_each_time(run_scr
     assert run.status == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU"])
 def test_a_signal_that_ends_the_process_is_named(name: str, one_folder: Path, run_script) -> None:
     begin = BEGIN.replace('run="ending"', f"run={name!r}")

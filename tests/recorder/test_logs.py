@@ -515,6 +515,7 @@ PRELUDE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
@@ -619,6 +620,7 @@ def test_a_warning_still_reaches_a_console_that_has_no_other_handler(run_script:
     assert run_script(f"{PRELUDE}\n    {shown}\n", tmp_path / "logs").stderr.splitlines() == ["seen once"]
 
 
+@pytest.mark.slow
 def test_many_threads_lose_nothing(make: Make, lines: Lines) -> None:
     logs = make()
     log = logs.logger("training")

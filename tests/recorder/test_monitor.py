@@ -88,6 +88,7 @@ def test_a_wrong_option_of_a_detector_in_the_environment_is_ignored(
     assert "There is no detector 'conv.peak'" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exporters", "said"),
     [
@@ -95,7 +96,7 @@ def test_a_wrong_option_of_a_detector_in_the_environment_is_ignored(
             {"prometheus": {"prot": 9787}},
             "exporters.prometheus has no option 'prot'; it has: port, host, token_file, names",
         ),
-        ({"prometheus": {"port": "abc"}}, "exporters.prometheus.port must be a whole number."),
+        ({"prometheus": {"port": "abc"}}, "exporters.prometheus.port is text; it must be a whole number."),
         ({"prometheus": {"port": 99999}}, "exporters.prometheus.port is 99999; it must be from 0 to 65535."),
         ({"opentelemetry": {"endpoint": "localhost:4318"}}, "exporters.opentelemetry.endpoint must be"),
     ],

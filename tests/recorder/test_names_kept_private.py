@@ -26,6 +26,7 @@ def everything(folder: Path) -> bytes:
     return b"\n".join(str(path.relative_to(folder)).encode() + path.read_bytes() for path in paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "secret"),
     [

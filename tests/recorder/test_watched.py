@@ -302,6 +302,7 @@ def test_a_watch_that_ends_within_an_evaluation_leaves_nothing_behind(folder: Pa
     assert len(run.series("step_seconds")) == len(data), "each batch is a step again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_named", [True, False], ids=["named optimizer", "any optimizer"])
 @pytest.mark.parametrize(
     "options", [{}, {"histograms": 1, "activations": 1, "attention": 1}], ids=["gradients", "everything"]

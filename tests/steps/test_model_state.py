@@ -81,6 +81,7 @@ def test_gradients_that_are_kept_are_distinguished_from_replaced_ones(recorded, 
     assert fields == {"tensors": 4, "kept": kept, "changes_per_step": changes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_batches", [False, True])
 @pytest.mark.parametrize("names_optimizer", [False, True])
 def test_a_head_that_was_replaced_after_the_optimizer_was_created_is_reported(
@@ -121,6 +122,7 @@ def test_an_optimizer_with_all_parameters_is_fine(recorded, create) -> None:
     assert setup["findings"] == {}
 
 
+@pytest.mark.slow
 def test_the_optimizer_of_only_a_part_is_reported_though_all_gradients_are_deleted_after_a_step(
     recorded,
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_target_network_without_gradients_is_fine(recorded) -> None:
     assert was_checked(recorded(loop))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 5])
 @pytest.mark.parametrize("is_faulty", [False, True])
 def test_two_models_with_an_optimizer_each_are_checked_against_both(recorded, every, is_faulty) -> None:
@@ -210,6 +213,7 @@ def test_an_optimizer_that_has_not_stepped_yet_counts(recorded) -> None:
     assert was_checked(recorded(loop))
 
 
+@pytest.mark.slow
 def test_a_model_that_is_changed_during_the_training_is_checked_again(recorded, monkeypatch) -> None:
     monkeypatch.setattr("stepscope.steps.evidence.sampled_probes.SHARE", 1e6)
     monkeypatch.setattr("stepscope.steps.evidence.model_state.INTERVAL_S", 0.0)
@@ -248,6 +252,7 @@ def test_tied_weights_are_one_parameter(recorded) -> None:
     assert setup["trainable_tensors"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_added", [False, True])
 def test_parameters_that_are_added_to_the_optimizer_later_are_updated(recorded, is_added) -> None:
     def loop(monitor: Any) -> None:
@@ -290,6 +295,7 @@ def test_adapters_beside_frozen_weights_are_checked_alone(recorded, is_faulty) -
         assert was_checked(setup)
 
 
+@pytest.mark.slow
 def test_parameters_that_are_updated_by_hand_are_fine(recorded) -> None:
     def loop(monitor: Any) -> None:
         model = network()
@@ -517,6 +523,7 @@ def test_evaluation_mode_without_an_effect_is_fine(recorded, build, expected) ->
     assert expected in setup["reasons"]["mode.train_eval"]
 
 
+@pytest.mark.slow
 def test_dropout_that_is_kept_on_in_evaluation_mode_is_intended(recorded) -> None:
     def loop(monitor: Any) -> None:
         model = network().eval()
@@ -561,6 +568,7 @@ def test_a_watched_model_in_evaluation_mode_that_is_not_trained_is_fine(recorded
     assert was_checked(setup)
 
 
+@pytest.mark.slow
 def test_the_training_computes_the_same_numbers_with_a_fault_as_without_stepscope(folder: Path) -> None:
     def losses(monitor: Any) -> list[str]:
         model = network()

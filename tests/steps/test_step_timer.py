@@ -319,6 +319,7 @@ def test_a_number_beyond_all_counting_is_no_error(timer: Any) -> None:
     assert timer.step <= -(2**63)
 
 
+@pytest.mark.slow
 def test_a_timer_that_knows_those_who_know_it_is_freed(timer: Any) -> None:
     class Owner:
         def __init__(self) -> None:

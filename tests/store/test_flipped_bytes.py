@@ -255,6 +255,7 @@ LOST_ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", LOST_ROWS)
 def test_rows_that_are_gone_or_changed_are_missed(
     statement: str, sound: Path, right: dict[str, object], tmp_path: Path

@@ -111,6 +111,7 @@ def test_the_command_line_says_what_the_list_says(rows, capsys, name: str) -> No
     assert {key: listed[key] for key in shared} == {key: output[key] for key in shared}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_python_says_what_the_list_says(folder: Path, rows, name: str) -> None:
     run, row = stepscope.open_store(folder).run(name), rows[name]

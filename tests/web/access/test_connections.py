@@ -132,6 +132,7 @@ def test_the_owner_is_served_beside_a_thousand_half_open_connections(serve, kind
 QUICK = {"head_seconds": 0.3, "keep_alive_seconds": 1, "body_seconds": 0.3, "stuck_seconds": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", few(HALF_OPEN, 2))
 def test_a_half_open_connection_is_closed_by_the_server(serve, kind: str) -> None:
     server = serve(limits=QUICK)

@@ -80,6 +80,7 @@ def raw(link: str, text: str) -> bytes:
         return received
 
 
+@pytest.mark.slow
 def test_a_server_prints_at_most_four_lines_does_not_leak_its_token_and_ends_on_a_signal(
     folder, serve, until
 ) -> None:
