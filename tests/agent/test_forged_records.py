@@ -140,6 +140,7 @@ def take_in(folder: Path, store: SqliteStore) -> Ingest:
     return ingest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", FORGED)
 def test_a_forged_record_is_counted_and_named_and_all_others_are_stored(
     which: str, folder: Path, store: SqliteStore

@@ -14,6 +14,7 @@ LATE = 1500
 """From this step on things go wrong, of 2,000."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "step_s", "losses"),
     [

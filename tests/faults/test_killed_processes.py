@@ -56,6 +56,7 @@ def test_no_acknowledged_record_is_lost_when_the_trainer_is_killed(times: int, s
         assert run.status == "crashed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victims", ["trainer", "trainer and agent", "whole group"])
 def test_ten_thousand_steps_before_a_kill_are_all_read_back(
     victims: str, run_script, read, folder: Path

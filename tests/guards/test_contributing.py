@@ -71,6 +71,7 @@ with stepscope.TrainingMonitor(settings, run="bad") as monitor:
     assert "nonfinite_loss" in (tmp_path / "received").read_text(), result.stderr
 
 
+@pytest.mark.slow
 def test_an_exporter_is_one_file(run_script, members: Path, tmp_path: Path) -> None:
     result = run_script(
         BEGIN

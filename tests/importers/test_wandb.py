@@ -62,6 +62,7 @@ def test_the_history_is_the_same_point_for_point(offline, imported):
     assert np.all(np.diff(loss.times_ns) > 0)
 
 
+@pytest.mark.slow
 def test_what_else_the_source_says_of_the_run_is_kept(offline, imported):
     [run] = imported(offline)
     assert (run.name, run.project, run.status) == ("größe/1", "mnist", "finished")

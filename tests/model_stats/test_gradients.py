@@ -184,6 +184,7 @@ def test_layers_beyond_the_maximum_are_combined() -> None:
     assert layers.layer_of.count(3) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_wrappers_leave_the_names_as_they_were() -> None:
     model = small_model()

@@ -91,6 +91,7 @@ def test_metrics_need_the_token_and_health_does_not(serve: Callable[..., Metrics
     assert ask(server, "/-/healthy")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "[::1]", "localhost:80", "127.0.0.1:80", "[::1]:80"]
 )
@@ -100,6 +101,7 @@ def test_without_a_token_the_names_of_this_machine_are_answered(
     assert ask(serve(), Host=host)[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["evil.test", "evil.test:80", "localhost.evil.test", "0.0.0.0", "", "::ffff"]
 )

@@ -105,6 +105,7 @@ def test_no_public_method_raises_whatever_it_is_given(
     assert shared.current_step() in (1, 2)
 
 
+@pytest.mark.slow
 def test_each_odd_value_passes_through_every_call(monitor: TrainingMonitor, read: Read) -> None:
     count = len(odd_values())
     # Nine of each: what is used up by one call is whole for the next.

@@ -119,6 +119,7 @@ def one_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("endings") / "store"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_ending_is_recorded_as_it_was(ending: str, one_folder: Path, run_script) -> None:
     code, status, reason, exit_code = ENDINGS[ending]

@@ -270,6 +270,7 @@ def test_a_pipe_in_the_place_of_the_database_keeps_no_training_waiting(folder: P
     assert (folder / "runs" / monitor.identity.run_id).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_no_file_in_the_place_of_a_run_keeps_no_training_waiting(folder: Path, kind: str) -> None:
     place = folder / "runs" / train(folder).run_id

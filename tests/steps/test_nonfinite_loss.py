@@ -175,6 +175,7 @@ def test_backward_is_restored_when_the_training_ends(tmp_path: Path) -> None:
     assert torch.autograd.backward is before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [None, "text", torch.ones(3), torch.tensor(float("nan"))])
 def test_what_is_no_loss_of_a_graph_raises_what_it_always_raised(loss: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception) as without:  # noqa: PT011 - whatever PyTorch raises

@@ -161,6 +161,7 @@ VIEWS: dict[str, Callable[[Made, Run], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", RUNS, ids=lambda one: one.__name__)
 @pytest.mark.filterwarnings("error")
 def test_all_views_of_an_unusual_run_are_valid_json(made: Made, odd: Callable[[Made], None]) -> None:

@@ -76,6 +76,7 @@ def test_a_rule_of_the_page_takes_the_place_of_a_usual_one_until_it_is_deleted(a
     assert rules(app)["disk_full"]["origin"] == "usual"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
